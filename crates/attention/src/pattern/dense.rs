@@ -1,0 +1,106 @@
+//! A pattern written out as a bool mask, for mechanisms that hold every score.
+
+use burn::tensor::{Bool, Device, Int, Tensor};
+
+use super::Pattern;
+use crate::AttentionShape;
+
+impl Pattern {
+    /// The mask this pattern stands for, `true` where hidden, or `None` when it hides nothing.
+    ///
+    /// # Shapes
+    ///
+    /// `[batch, heads, seq_q, seq_k]`, any but the last being 1 where the
+    /// pattern is the same for all.
+    ///
+    /// # Panics
+    ///
+    /// If a part of the pattern does not fit `shape`, naming `op`, what was
+    /// expected and what came.
+    pub fn hidden(
+        &self,
+        op: &str,
+        shape: &AttentionShape,
+        device: &Device,
+    ) -> Option<Tensor<4, Bool>> {
+        let &AttentionShape {
+            batch,
+            heads,
+            seq_q,
+            seq_k,
+            ..
+        } = shape;
+        match self {
+            Self::Full => None,
+            // One query level with the last key sees everything: nothing to hide.
+            Self::Causal if seq_q == 1 => None,
+            Self::Causal => {
+                let offset = seq_k as i64 - seq_q as i64;
+                Some(Tensor::tril_mask([1, 1, seq_q, seq_k], offset, device))
+            }
+            Self::KeyLengths(lengths) => {
+                assert!(
+                    lengths.len() == batch,
+                    "{op}: key lengths must be given for each of the {batch} examples, got {}",
+                    lengths.len()
+                );
+                if let Some(length) = lengths.iter().find(|&&length| length > seq_k) {
+                    panic!("{op}: a key length must be at most seq_k = {seq_k}, got {length}");
+                }
+                let lengths: Vec<i64> = lengths.iter().map(|&length| length as i64).collect();
+                let lengths = Tensor::<1, Int>::from_ints(lengths.as_slice(), device)
+                    .reshape([batch, 1, 1, 1])
+                    .expand([batch, 1, 1, seq_k]);
+                let keys = Tensor::<1, Int>::arange(0..seq_k as i64, device)
+                    .reshape([1, 1, 1, seq_k])
+                    .expand([batch, 1, 1, seq_k]);
+                Some(keys.greater_equal(lengths)) // [batch, 1, 1, seq_k]
+            }
+            Self::KeyPadding(padding) => {
+                assert!(
+                    padding.dims() == [batch, seq_k],
+                    "{op}: a key padding mask must be [batch = {batch}, seq_k = {seq_k}], got {:?}",
+                    padding.dims()
+                );
+                Some(padding.clone().reshape([batch, 1, 1, seq_k]))
+            }
+            Self::Dense(mask) => {
+                let expected = [batch, heads, seq_q, seq_k];
+                assert!(
+                    mask.dims()
+                        .iter()
+                        .zip(expected)
+                        .all(|(&got, full)| got == full || got == 1),
+                    "{op}: a dense mask must be [batch = {batch}, heads = {heads}, \
+                     seq_q = {seq_q}, seq_k = {seq_k}], or 1 in place of any, got {:?}",
+                    mask.dims()
+                );
+                Some(mask.clone())
+            }
+            Self::And(a, b) => match (a.hidden(op, shape, device), b.hidden(op, shape, device)) {
+                (Some(a), Some(b)) => {
+                    let (a, b) = level(a, b);
+                    Some(a.bool_or(b))
+                }
+                (a, b) => a.or(b),
+            },
+            Self::Or(a, b) => {
+                match (a.hidden(op, shape, device), b.hidden(op, shape, device)) {
+                    (Some(a), Some(b)) => {
+                        let (a, b) = level(a, b);
+                        Some(a.bool_and(b))
+                    }
+                    // A side that hides nothing lets everything be seen.
+                    _ => None,
+                }
+            }
+        }
+    }
+}
+
+/// Stretches both masks to the sizes they have together.
+fn level(a: Tensor<4, Bool>, b: Tensor<4, Bool>) -> (Tensor<4, Bool>, Tensor<4, Bool>) {
+    let (a_dims, b_dims) = (a.dims(), b.dims());
+    let together: [usize; 4] = std::array::from_fn(|dim| a_dims[dim].max(b_dims[dim]));
+    (a.expand(together), b.expand(together))
+}

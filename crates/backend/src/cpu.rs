@@ -1,0 +1,45 @@
+//! What the CPU backends run on.
+
+use std::fs;
+
+/// The processor's name and how many threads a backend will use on it.
+pub(crate) fn name() -> String {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let model = fs::read_to_string("/proc/cpuinfo")
+        .ok()
+        .and_then(|info| field(&info, "model name"))
+        .unwrap_or_else(|| std::env::consts::ARCH.to_owned());
+    format!("{model}, {threads} threads")
+}
+
+/// The machine's memory in bytes, where the system tells.
+pub(crate) fn memory() -> Option<u64> {
+    let info = fs::read_to_string("/proc/meminfo").ok()?;
+    let kib: u64 = field(&info, "MemTotal")?
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()?;
+    Some(kib * 1024)
+}
+
+/// The value after `name:` in a file of such lines.
+fn field(text: &str, name: &str) -> Option<String> {
+    text.lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(key, _)| key.trim() == name)
+        .map(|(_, value)| value.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_by_name() {
+        let text = "processor\t: 0\nmodel name\t: Xeon: Gold\nMemTotal:  24 kB\n";
+        assert_eq!(field(text, "model name").as_deref(), Some("Xeon: Gold"));
+        assert_eq!(field(text, "MemTotal").as_deref(), Some("24 kB"));
+        assert_eq!(field(text, "flags"), None);
+    }
+}

@@ -1,0 +1,24 @@
+//! A word becomes a Burn [`Device`] here, and nowhere else.
+//!
+//! ```no_run
+//! let opened = zoo_backend::open("wgpu:0".parse()?, "f32".parse()?)?;
+//! println!("{opened}");
+//! let device = opened.device; // from here on, no code names a backend
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A word that cannot be honoured is a [`BackendError`] that says what was
+//! found and what to do. There is no falling back to another backend, and no
+//! panic: a benchmark on the wrong device is worse than none.
+
+mod cpu;
+mod error;
+mod guard;
+mod libtorch;
+mod open;
+mod wgpu;
+
+pub use burn::tensor::Device;
+pub use error::BackendError;
+pub use open::{Opened, compiled, open};
+pub use zoo_words::{Backend, BackendWord, Dtype, ParseBackendError, UnknownWord};

@@ -1,0 +1,123 @@
+//! LibTorch: the library that was loaded, and whether it sees CUDA.
+#![cfg(feature = "tch")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use burn::tensor::Device;
+use zoo_words::{Backend, BackendWord, libtorch_version};
+
+use crate::BackendError;
+use crate::open::{Reached, on_cpu};
+
+#[allow(deprecated)] // Burn 0.22 is the last to carry LibTorch; we carry it.
+pub(crate) fn reach(word: BackendWord) -> Result<Reached, BackendError> {
+    let on_cuda = match word.backend {
+        Backend::Tch => tch::Cuda::is_available(),
+        other => other == Backend::TchCuda,
+    };
+    let word = BackendWord {
+        backend: if on_cuda {
+            Backend::TchCuda
+        } else {
+            Backend::TchCpu
+        },
+        ..word
+    };
+    if !on_cuda {
+        let mut reached = on_cpu(word, Device::libtorch());
+        reached.name = format!("{}, {}", loaded(), reached.name);
+        return Ok(reached);
+    }
+    if !tch::Cuda::is_available() {
+        let (reason, remedy) = why_no_cuda();
+        return Err(BackendError::NoCuda {
+            word,
+            libtorch: loaded(),
+            reason,
+            remedy,
+        });
+    }
+    let count = usize::try_from(tch::Cuda::device_count()).unwrap_or(0);
+    let index = word.index.unwrap_or(0);
+    if index >= count {
+        return Err(BackendError::NoSuchCuda { word, count });
+    }
+    Ok(Reached {
+        word,
+        device: Device::libtorch_cuda(index),
+        name: format!("{}, {}", loaded(), card(index)),
+        software: false,
+        memory: None,
+    })
+}
+
+/// Which LibTorch this process runs, for people: version and folder.
+fn loaded() -> String {
+    let Some(folder) = folder() else {
+        return "LibTorch".to_owned();
+    };
+    match libtorch_version(&folder) {
+        Some(version) => format!("LibTorch {version} at {}", folder.display()),
+        None => format!("LibTorch at {}", folder.display()),
+    }
+}
+
+/// The folder above `lib/libtorch_cpu.so`, from the list of what the process has mapped.
+fn folder() -> Option<PathBuf> {
+    let maps = fs::read_to_string("/proc/self/maps").ok()?;
+    let library = maps
+        .lines()
+        .filter_map(|line| line.find('/').map(|at| Path::new(&line[at..])))
+        .find(|path| {
+            path.file_name()
+                .is_some_and(|name| name == "libtorch_cpu.so")
+        })?;
+    Some(library.parent()?.parent()?.to_owned())
+}
+
+/// Why a LibTorch without CUDA devices has none, and what would help.
+fn why_no_cuda() -> (String, String) {
+    if !tch::utils::has_cuda() && !folder().is_some_and(|f| f.join("lib/libtorch_cuda.so").exists())
+    {
+        return (
+            "it was built for the CPU only".to_owned(),
+            "set LIBTORCH to one built with CUDA (pip install torch brings it)".to_owned(),
+        );
+    }
+    if !Path::new("/proc/driver/nvidia/version").exists() {
+        return (
+            "it was built with CUDA, but no NVIDIA driver is loaded on this machine".to_owned(),
+            "install the driver of your NVIDIA GPU".to_owned(),
+        );
+    }
+    (
+        "it was built with CUDA and a driver is loaded, but no device answers".to_owned(),
+        "look at nvidia-smi and at CUDA_VISIBLE_DEVICES; the driver may be older than this \
+         LibTorch's CUDA"
+            .to_owned(),
+    )
+}
+
+/// The card's name, where the driver tells it beyond doubt.
+fn card(index: usize) -> String {
+    let cards: Vec<_> = fs::read_dir("/proc/driver/nvidia/gpus")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .collect();
+    // With several cards CUDA may count them in another order than the driver does.
+    let model = match cards.as_slice() {
+        [card] => fs::read_to_string(card.path().join("information"))
+            .ok()
+            .and_then(|text| {
+                let line = text.lines().find(|line| line.starts_with("Model:"))?;
+                Some(line.trim_start_matches("Model:").trim().to_owned())
+            }),
+        _ => None,
+    };
+    match model {
+        Some(model) => format!("CUDA device {index}: {model}"),
+        None => format!("CUDA device {index}"),
+    }
+}

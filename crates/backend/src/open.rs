@@ -1,0 +1,232 @@
+//! From a word to a device: the only `match` over backends in the project.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use burn::tensor::{Device, FloatDType, Tensor};
+use zoo_words::{Backend, BackendWord, Dtype};
+
+use crate::guard::guarded;
+use crate::{BackendError, cpu, libtorch, wgpu};
+
+/// A device that is ready, and what to tell people about it.
+#[derive(Debug, Clone)]
+pub struct Opened {
+    /// The word, with the choice made where it left one open (`tch`).
+    pub word: BackendWord,
+    /// The device. New tensors on it have the dtype it was opened with.
+    pub device: Device,
+    /// What computes: a processor, an adapter, a card.
+    pub name: String,
+    /// Whether a processor stands in for a GPU.
+    pub software: bool,
+    /// The number type of new tensors.
+    pub dtype: Dtype,
+    /// The number types the device computes in.
+    pub dtypes: Vec<Dtype>,
+    /// Its memory in bytes, where it tells.
+    pub memory: Option<u64>,
+}
+
+impl fmt::Display for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {}, {}", self.word, self.name, self.dtype)
+    }
+}
+
+impl Opened {
+    /// Multiplies two small matrices and looks at the result.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::Start`] when the device fails or computes something else.
+    pub fn self_test(&self) -> Result<(), BackendError> {
+        let product = guarded(|| {
+            let ones = Tensor::<2>::ones([3, 5], &self.device);
+            ones.clone()
+                .matmul(ones.transpose())
+                .sum()
+                .into_scalar::<f32>()
+        });
+        // 3 x 3 dot products of five ones.
+        match product {
+            Ok(45.0) => Ok(()),
+            Ok(other) => Err(self.fails(format!("3x3 sums of five ones came to {other}, not 45"))),
+            Err(reason) => Err(self.fails(reason)),
+        }
+    }
+
+    /// The same device for another caller, if it asks for the same dtype.
+    fn again(&self, dtype: Dtype) -> Result<Self, BackendError> {
+        if self.dtype == dtype {
+            Ok(self.clone())
+        } else {
+            Err(BackendError::DtypeSettled {
+                word: self.word,
+                first: self.dtype,
+                dtype,
+            })
+        }
+    }
+
+    fn fails(&self, reason: String) -> BackendError {
+        BackendError::Start {
+            word: self.word,
+            reason,
+        }
+    }
+}
+
+/// The cargo features of the backends compiled into this program.
+pub fn compiled() -> Vec<&'static str> {
+    [
+        ("flex", cfg!(feature = "flex")),
+        ("ndarray", cfg!(feature = "ndarray")),
+        ("wgpu", cfg!(feature = "wgpu")),
+        ("vulkan", cfg!(feature = "vulkan")),
+        ("tch", cfg!(feature = "tch")),
+        ("cuda", cfg!(feature = "cuda")),
+    ]
+    .into_iter()
+    .filter_map(|(feature, built)| built.then_some(feature))
+    .collect()
+}
+
+/// Opens the device a word names, so that new tensors on it are of `dtype`.
+///
+/// Opening the same word again gives the same device.
+///
+/// # Errors
+///
+/// [`BackendError`], for everything that can be missing: see its variants.
+pub fn open(word: BackendWord, dtype: Dtype) -> Result<Opened, BackendError> {
+    // A wgpu device can be set up once, and a device's dtype settled once, in a
+    // process: what is open stays here.
+    static OPEN: Mutex<Vec<Opened>> = Mutex::new(Vec::new());
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(opened) = open.iter().find(|opened| opened.word == word) {
+        return opened.again(dtype);
+    }
+    let reached = reach(word)?;
+    // `tch` may have turned into a word that is open already.
+    if let Some(opened) = open.iter().find(|opened| opened.word == reached.word) {
+        return opened.again(dtype);
+    }
+    let opened = settle(reached, dtype)?;
+    open.push(opened.clone());
+    Ok(opened)
+}
+
+/// A device that answers, before its dtype is settled.
+pub(crate) struct Reached {
+    pub(crate) word: BackendWord,
+    pub(crate) device: Device,
+    pub(crate) name: String,
+    pub(crate) software: bool,
+    pub(crate) memory: Option<u64>,
+}
+
+fn reach(word: BackendWord) -> Result<Reached, BackendError> {
+    if !compiled().contains(&word.backend.feature()) {
+        return Err(BackendError::NotCompiled {
+            backend: word.backend,
+            compiled: compiled(),
+            program: program(),
+        });
+    }
+    #[allow(deprecated)] // Burn 0.22 is the last to carry ndarray and LibTorch; we carry both.
+    match word.backend {
+        #[cfg(feature = "flex")]
+        Backend::Flex => Ok(on_cpu(word, Device::flex())),
+        #[cfg(feature = "ndarray")]
+        Backend::Ndarray => Ok(on_cpu(word, Device::ndarray())),
+        #[cfg(feature = "wgpu")]
+        Backend::Wgpu | Backend::Vulkan => wgpu::reach(word),
+        #[cfg(feature = "tch")]
+        Backend::Tch | Backend::TchCpu | Backend::TchCuda => libtorch::reach(word),
+        #[cfg(feature = "cuda")]
+        Backend::Cuda => reach_cuda(word),
+        #[allow(unreachable_patterns)] // reachable in every build that lacks a backend
+        _ => unreachable!("{word} is not among the compiled backends, and was let through"),
+    }
+}
+
+#[allow(dead_code)] // unused in a build without a CPU backend
+pub(crate) fn on_cpu(word: BackendWord, device: Device) -> Reached {
+    Reached {
+        word,
+        device,
+        name: cpu::name(),
+        software: false,
+        memory: cpu::memory(),
+    }
+}
+
+#[cfg(feature = "cuda")]
+fn reach_cuda(word: BackendWord) -> Result<Reached, BackendError> {
+    let device = Device::cuda(word.index.unwrap_or(0));
+    // Burn opens a CUDA device with the first work it gets, and panics without a driver.
+    match guarded(|| device.identity().map(|identity| identity.name)) {
+        Ok(name) => Ok(Reached {
+            word,
+            device,
+            name: name.unwrap_or_else(|| "CUDA".to_owned()),
+            software: false,
+            memory: None,
+        }),
+        Err(reason) => Err(BackendError::Start { word, reason }),
+    }
+}
+
+fn settle(reached: Reached, dtype: Dtype) -> Result<Opened, BackendError> {
+    let Reached {
+        word,
+        mut device,
+        name,
+        software,
+        memory,
+    } = reached;
+    let dtypes: Vec<Dtype> = Dtype::ALL
+        .into_iter()
+        .filter(|&dtype| device.supports_dtype(float(dtype)))
+        .collect();
+    if !dtypes.contains(&dtype) {
+        return Err(BackendError::Dtype {
+            word,
+            device: name,
+            dtype,
+            supported: dtypes,
+        });
+    }
+    device
+        .configure(float(dtype))
+        .map_err(|error| BackendError::Start {
+            word,
+            reason: error.to_string(),
+        })?;
+    Ok(Opened {
+        word,
+        device,
+        name,
+        software,
+        dtype,
+        dtypes,
+        memory,
+    })
+}
+
+fn float(dtype: Dtype) -> FloatDType {
+    match dtype {
+        Dtype::F32 => FloatDType::F32,
+        Dtype::F16 => FloatDType::F16,
+        Dtype::Bf16 => FloatDType::BF16,
+    }
+}
+
+/// The package of the running program: our programs are named after theirs.
+fn program() -> String {
+    std::env::current_exe()
+        .ok()
+        .and_then(|path| Some(path.file_stem()?.to_str()?.to_owned()))
+        .unwrap_or_else(|| "YOURS".to_owned())
+}

@@ -1,0 +1,123 @@
+//! Graphics adapters: which there are, and which one a word means.
+#![cfg(feature = "wgpu")]
+
+use burn::tensor::wgpu::{WgpuBackend, wgpu};
+use burn::tensor::{Device, DeviceKind, read_sync};
+use wgpu::{AdapterInfo, DeviceType};
+use zoo_words::{Backend, BackendWord};
+
+use crate::open::Reached;
+use crate::{BackendError, cpu};
+
+pub(crate) fn reach(word: BackendWord) -> Result<Reached, BackendError> {
+    let (api, apis) = match word.backend {
+        Backend::Vulkan => (WgpuBackend::Vulkan, vec![wgpu::Backend::Vulkan]),
+        // The order in which Burn's runtime tries them.
+        _ => (
+            WgpuBackend::Auto,
+            vec![
+                wgpu::Backend::Vulkan,
+                wgpu::Backend::Metal,
+                wgpu::Backend::Dx12,
+                wgpu::Backend::Gl,
+            ],
+        ),
+    };
+    let adapters = adapters(&apis);
+    if adapters.is_empty() {
+        return Err(BackendError::NoAdapter { word });
+    }
+    let kind = match word.index {
+        None => DeviceKind::DefaultDevice,
+        Some(index) => gpu(&adapters, index).ok_or_else(|| BackendError::NoSuchGpu {
+            word,
+            gpus: adapters.iter().filter(|adapter| is_gpu(adapter)).count(),
+            found: adapters.iter().map(describe).collect(),
+        })?,
+    };
+    // With the feature `vulkan` shaders become SPIR-V whatever the word was.
+    // Asked before the device is opened: opening is what crashes.
+    if cfg!(feature = "vulkan") && !adapters.iter().any(is_gpu) {
+        return Err(BackendError::SpirvOnSoftware {
+            word,
+            adapter: describe(&adapters[0]),
+        });
+    }
+
+    let (device, setup) = Device::wgpu_options()
+        .device_kind(kind)
+        .graphics_api(api)
+        .init_with_setup()
+        .map_err(|error| BackendError::Start {
+            word,
+            reason: error.to_string(),
+        })?;
+    let adapter = setup.adapter.get_info();
+    let software = !is_gpu(&adapter);
+    Ok(Reached {
+        word,
+        device,
+        name: describe(&adapter),
+        software,
+        // A graphics API does not say how much memory a card has; a software
+        // adapter's is the machine's.
+        memory: software.then(cpu::memory).flatten(),
+    })
+}
+
+/// The adapters of the first graphics API that has a GPU, or else of the first
+/// that has anything: the set Burn's runtime will choose from.
+fn adapters(apis: &[wgpu::Backend]) -> Vec<AdapterInfo> {
+    let mut software_only = Vec::new();
+    for &api in apis {
+        let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
+            backends: api.into(),
+            ..wgpu::InstanceDescriptor::new_without_display_handle()
+        });
+        let found: Vec<AdapterInfo> = read_sync(instance.enumerate_adapters(api.into()))
+            .iter()
+            .map(wgpu::Adapter::get_info)
+            .collect();
+        if found.iter().any(is_gpu) {
+            return found;
+        }
+        if software_only.is_empty() {
+            software_only = found;
+        }
+    }
+    software_only
+}
+
+/// The `index`-th GPU in the words of Burn, which counts each kind on its own.
+fn gpu(adapters: &[AdapterInfo], index: usize) -> Option<DeviceKind> {
+    let chosen = adapters.iter().filter(|a| is_gpu(a)).nth(index)?;
+    let of_its_kind = adapters
+        .iter()
+        .filter(|a| a.device_type == chosen.device_type)
+        .position(|a| std::ptr::eq(a, chosen))?;
+    match chosen.device_type {
+        DeviceType::DiscreteGpu => Some(DeviceKind::DiscreteGpu(of_its_kind)),
+        DeviceType::IntegratedGpu => Some(DeviceKind::IntegratedGpu(of_its_kind)),
+        DeviceType::VirtualGpu => Some(DeviceKind::VirtualGpu(of_its_kind)),
+        // Burn 0.22 has no word for the rest.
+        DeviceType::Cpu | DeviceType::Other => None,
+    }
+}
+
+fn is_gpu(adapter: &AdapterInfo) -> bool {
+    matches!(
+        adapter.device_type,
+        DeviceType::DiscreteGpu | DeviceType::IntegratedGpu | DeviceType::VirtualGpu
+    )
+}
+
+fn describe(adapter: &AdapterInfo) -> String {
+    let kind = match adapter.device_type {
+        DeviceType::DiscreteGpu => "GPU",
+        DeviceType::IntegratedGpu => "integrated GPU",
+        DeviceType::VirtualGpu => "virtual GPU",
+        DeviceType::Cpu => "software adapter",
+        DeviceType::Other => "adapter of unknown kind",
+    };
+    format!("{} ({kind}, {})", adapter.name, adapter.backend)
+}

@@ -1,0 +1,88 @@
+//! One problem through one mechanism, judged by the oracle.
+
+use burn::tensor::{Device, Tensor};
+use zoo_attention::Mechanism;
+use zoo_testkit::{Answer, Mismatch, Problem, Tolerance, solve};
+
+use crate::Tensors;
+
+/// The largest error of each tensor, relative to its largest number.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Errors {
+    /// Of the result.
+    pub context: f64,
+    /// The worst of the three gradients; zero where none was taken.
+    pub gradients: f64,
+}
+
+/// Runs `mechanism` forward on `device` and compares the result with the oracle.
+///
+/// # Errors
+///
+/// The worst element, if it is further off than [`Tolerance::F32_FORWARD`].
+pub fn check_forward(
+    mechanism: Mechanism,
+    problem: &Problem,
+    device: &Device,
+) -> Result<Errors, Mismatch> {
+    let inputs = problem.inputs();
+    let tensors = Tensors::new(problem, &inputs, device);
+    let context = mechanism.attend(tensors.query, tensors.key, tensors.value, &tensors.options);
+    let answer = solve(problem, &inputs);
+    Ok(Errors {
+        context: Tolerance::F32_FORWARD.check("context", &numbers(context), &answer.context)?,
+        gradients: 0.0,
+    })
+}
+
+/// Runs `mechanism` forward and backward on `device` and compares the result
+/// and the gradients with the oracle.
+///
+/// # Errors
+///
+/// The worst element of the first tensor that is further off than
+/// [`Tolerance::F32_FORWARD`] or [`Tolerance::F32_BACKWARD`] allows.
+pub fn check_gradients(
+    mechanism: Mechanism,
+    problem: &Problem,
+    device: &Device,
+) -> Result<Errors, Mismatch> {
+    let inputs = problem.inputs();
+    let tensors = Tensors::new(problem, &inputs, &device.clone().autodiff());
+    let [query, key, value] = [tensors.query, tensors.key, tensors.value].map(Tensor::require_grad);
+    let context = mechanism.attend(query.clone(), key.clone(), value.clone(), &tensors.options);
+    let gradients = (context.clone() * tensors.upstream).sum().backward();
+
+    let Answer {
+        context: want_context,
+        d_query,
+        d_key,
+        d_value,
+        ..
+    } = solve(problem, &inputs);
+    let mut errors = Errors {
+        context: Tolerance::F32_FORWARD.check("context", &numbers(context), &want_context)?,
+        gradients: 0.0,
+    };
+    for (name, tensor, want) in [
+        ("d_query", &query, &d_query),
+        ("d_key", &key, &d_key),
+        ("d_value", &value, &d_value),
+    ] {
+        // A tensor the result does not depend on at all may have no gradient:
+        // that is a gradient of zero.
+        let got = match tensor.grad(&gradients) {
+            Some(gradient) => numbers(gradient),
+            None => vec![0.0; want.len()],
+        };
+        let error = Tolerance::F32_BACKWARD.check(name, &got, want)?;
+        errors.gradients = errors.gradients.max(error);
+    }
+    Ok(errors)
+}
+
+fn numbers(tensor: Tensor<4>) -> Vec<f32> {
+    tensor
+        .try_into_vec_as()
+        .expect("a float tensor can be read as f32")
+}

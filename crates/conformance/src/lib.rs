@@ -1,0 +1,10 @@
+//! A catalogue problem on a device, and what came out of it against the oracle.
+//!
+//! Tests and benches both judge a mechanism through here, so a bench can never
+//! time a result that the tests would refuse.
+
+mod judge;
+mod tensors;
+
+pub use judge::{Errors, check_forward, check_gradients};
+pub use tensors::{Tensors, pattern};

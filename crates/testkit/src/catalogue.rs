@@ -1,0 +1,132 @@
+//! The named problems. Conformance tests run all of them on every backend;
+//! benches take the realistic ones.
+
+use crate::mask::Mask;
+use crate::problem::Problem;
+
+/// Every named problem, from one number to realistic layers.
+pub fn catalogue() -> Vec<Problem> {
+    vec![
+        // Smallest sizes there are.
+        Problem::new("one", [1, 1, 1, 1, 1]),
+        Problem::new("tiny", [1, 1, 3, 3, 2]),
+        Problem::new("one-key", [1, 2, 3, 1, 4]),
+        Problem::new("one-query", [2, 2, 1, 5, 4]),
+        // Sizes that divide nothing.
+        Problem {
+            d_value: 11,
+            ..Problem::new("odd", [2, 3, 7, 13, 5])
+        },
+        Problem {
+            d_value: 3,
+            ..Problem::new("narrow-values", [1, 2, 6, 4, 5])
+        },
+        // Causal, the last query level with the last key.
+        causal("causal", [2, 2, 5, 5, 4]),
+        causal("causal-more-keys", [1, 2, 4, 6, 4]),
+        // The first two queries see nothing.
+        causal("causal-more-queries", [1, 2, 6, 4, 4]),
+        // One example has no key at all.
+        Problem {
+            mask: Mask::KeyLengths(&[5, 0, 2]),
+            ..Problem::new("key-lengths", [3, 2, 4, 5, 4])
+        },
+        Problem {
+            mask: Mask::Scattered {
+                hidden: 0.5,
+                blind_every: 3,
+            },
+            ..Problem::new("dense-mask", [2, 2, 4, 5, 4])
+        },
+        Problem {
+            mask: Mask::All(&[Mask::Causal, Mask::KeyLengths(&[6, 3])]),
+            ..Problem::new("causal-and-lengths", [2, 2, 6, 6, 4])
+        },
+        Problem {
+            mask: Mask::Any(&[Mask::Causal, Mask::KeyLengths(&[2, 3])]),
+            ..Problem::new("causal-or-prefix", [2, 2, 6, 6, 4])
+        },
+        // Fewer KV heads than heads.
+        Problem {
+            kv_heads: 2,
+            ..causal("grouped-heads", [2, 6, 5, 5, 4])
+        },
+        Problem {
+            kv_heads: 1,
+            mask: Mask::KeyLengths(&[4, 7]),
+            ..Problem::new("multi-query", [2, 4, 3, 7, 4])
+        },
+        // Scores and their scale.
+        Problem {
+            scale: Some(1.0),
+            ..Problem::new("unscaled", [1, 2, 4, 4, 3])
+        },
+        // Scores near 1000, where exp overflows f32 unless the largest is taken off first.
+        Problem {
+            spread: 16.0,
+            ..Problem::new("large-scores", [1, 2, 5, 6, 8])
+        },
+        // Sizes of real layers.
+        Problem {
+            mask: Mask::KeyLengths(&[128, 77]),
+            ..Problem::new("bert-base", [2, 12, 128, 128, 64])
+        },
+        causal("gpt2", [1, 12, 256, 256, 64]),
+        Problem {
+            kv_heads: 2,
+            ..causal("llama-decode", [2, 8, 1, 333, 128])
+        },
+        Problem {
+            mask: Mask::KeyLengths(&[31, 17]),
+            ..Problem::new("translate-cross", [2, 8, 23, 31, 64])
+        },
+    ]
+}
+
+/// The problem of that name.
+pub fn find(name: &str) -> Option<Problem> {
+    catalogue().into_iter().find(|problem| problem.name == name)
+}
+
+const fn causal(name: &'static str, sizes: [usize; 5]) -> Problem {
+    Problem {
+        mask: Mask::Causal,
+        ..Problem::new(name, sizes)
+    }
+}
+
+impl Problem {
+    /// Small enough for central differences, which cost two solutions a number.
+    pub fn is_tiny(&self) -> bool {
+        self.batch * self.heads * self.seq_q * self.seq_k * self.d_head <= 2_000
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique_and_sizes_fit() {
+        let mut names = HashSet::new();
+        for problem in catalogue() {
+            assert!(names.insert(problem.name), "{} stands twice", problem.name);
+            assert_eq!(problem.heads % problem.kv_heads, 0, "{}", problem.name);
+            assert_eq!(find(problem.name).as_ref(), Some(&problem));
+        }
+    }
+
+    /// The promises of the project that a catalogue without such an entry would not test.
+    #[test]
+    fn every_kind_of_problem_is_there() {
+        let has = |kind: fn(&Problem) -> bool| catalogue().iter().any(kind);
+        assert!(has(|p| p.seq_q < p.seq_k) && has(|p| p.seq_q > p.seq_k));
+        assert!(has(|p| p.kv_heads == 1 && p.heads > 1));
+        assert!(has(|p| p.kv_heads > 1 && p.kv_heads < p.heads));
+        assert!(has(|p| p.d_value != p.d_head));
+        assert!(has(
+            |p| p.seq_k > 1 && p.hidden().chunks(p.seq_k).any(|row| row.iter().all(|&h| h))
+        ));
+    }
+}

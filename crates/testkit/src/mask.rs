@@ -1,0 +1,128 @@
+//! Who may see whom, said one position at a time.
+
+use crate::draw::Draw;
+use crate::problem::Problem;
+
+/// A rule for which keys a query sees. Deliberately naive: it answers for one
+/// pair of positions and knows nothing of tensors or tiles.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Mask {
+    /// Everyone sees everything.
+    Full,
+    /// A query sees the keys up to its own place, the last query being level
+    /// with the last key.
+    Causal,
+    /// Example `b` has only its first `lengths[b]` keys.
+    KeyLengths(&'static [usize]),
+    /// A random dense mask, different for each example and head.
+    Scattered {
+        /// The share of pairs that are hidden.
+        hidden: f64,
+        /// Every so many queries, one sees nothing at all.
+        blind_every: usize,
+    },
+    /// Seen only if every part sees it.
+    All(&'static [Mask]),
+    /// Seen if any part sees it.
+    Any(&'static [Mask]),
+}
+
+impl Mask {
+    /// For every `[batch, heads, seq_q, seq_k]`, row by row: is it hidden?
+    pub fn hidden(&self, problem: &Problem) -> Vec<bool> {
+        let Problem {
+            batch,
+            heads,
+            seq_q,
+            seq_k,
+            ..
+        } = *problem;
+        match self {
+            Mask::All(parts) => combine(parts, problem, |a, b| a || b),
+            Mask::Any(parts) => combine(parts, problem, |a, b| a && b),
+            Mask::Scattered {
+                hidden,
+                blind_every,
+            } => {
+                let mut draw = Draw::named(problem.name);
+                (0..batch * heads * seq_q)
+                    .flat_map(|row| (0..seq_k).map(move |_| row))
+                    .map(|row| draw.uniform() < *hidden || row % blind_every == 0)
+                    .collect()
+            }
+            _ => {
+                let mut all = Vec::with_capacity(batch * heads * seq_q * seq_k);
+                for b in 0..batch {
+                    for _head in 0..heads {
+                        for i in 0..seq_q {
+                            all.extend((0..seq_k).map(|j| !self.sees(problem, b, i, j)));
+                        }
+                    }
+                }
+                all
+            }
+        }
+    }
+
+    fn sees(&self, problem: &Problem, b: usize, i: usize, j: usize) -> bool {
+        match self {
+            Mask::Full => true,
+            // i - (seq_q - 1) >= j - (seq_k - 1), without going below zero.
+            Mask::Causal => i + problem.seq_k >= j + problem.seq_q,
+            Mask::KeyLengths(lengths) => j < lengths[b],
+            Mask::Scattered { .. } | Mask::All(_) | Mask::Any(_) => {
+                unreachable!("not a rule about one pair of positions")
+            }
+        }
+    }
+}
+
+fn combine(parts: &[Mask], problem: &Problem, join: impl Fn(bool, bool) -> bool) -> Vec<bool> {
+    parts
+        .iter()
+        .map(|part| part.hidden(problem))
+        .reduce(|a, b| a.into_iter().zip(b).map(|(a, b)| join(a, b)).collect())
+        .expect("a combination of at least one mask")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::Problem;
+
+    /// The mask of a one-example, one-head problem, `x` for hidden and `.` for seen.
+    fn picture(mask: Mask, seq_q: usize, seq_k: usize) -> Vec<String> {
+        let problem = Problem {
+            mask,
+            ..Problem::new("picture", [1, 1, seq_q, seq_k, 1])
+        };
+        problem
+            .hidden()
+            .chunks(seq_k)
+            .map(|row| row.iter().map(|&h| if h { 'x' } else { '.' }).collect())
+            .collect()
+    }
+
+    #[test]
+    fn causal_aligns_the_last_query_with_the_last_key() {
+        assert_eq!(picture(Mask::Causal, 3, 3), [".xx", "..x", "..."]);
+        assert_eq!(picture(Mask::Causal, 2, 4), ["...x", "...."]);
+        assert_eq!(picture(Mask::Causal, 4, 2), ["xx", "xx", ".x", ".."]);
+    }
+
+    #[test]
+    fn all_and_any_combine() {
+        const PARTS: &[Mask] = &[Mask::Causal, Mask::KeyLengths(&[2])];
+        assert_eq!(picture(Mask::All(PARTS), 3, 3), [".xx", "..x", "..x"]);
+        assert_eq!(picture(Mask::Any(PARTS), 3, 3), ["..x", "..x", "..."]);
+    }
+
+    #[test]
+    fn scattered_blinds_the_rows_it_says() {
+        let mask = Mask::Scattered {
+            hidden: 0.0,
+            blind_every: 2,
+        };
+        assert_eq!(picture(mask, 3, 2), ["xx", "..", "xx"]);
+    }
+}

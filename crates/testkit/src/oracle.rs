@@ -1,0 +1,205 @@
+//! Softmax attention by its definition, in `f64`, with its gradients by hand:
+//!
+//! ```text
+//! s_ij = scale · q_i · k_j        for the keys j that query i sees
+//! p_ij = exp(s_ij) / Σ_j exp(s_ij)
+//! o_i  = Σ_j p_ij v_j             zero when i sees nothing
+//!
+//! dv_j = Σ_i p_ij do_i
+//! ds_ij = p_ij (do_i · v_j - do_i · o_i)
+//! dq_i = scale Σ_j ds_ij k_j
+//! dk_j = scale Σ_i ds_ij q_i
+//! ```
+
+use crate::problem::{Inputs, Problem};
+
+/// Everything attention computes for a problem, each tensor row by row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// `[batch, heads, seq_q, d_value]`
+    pub context: Vec<f64>,
+    /// `[batch, heads, seq_q, seq_k]`
+    pub weights: Vec<f64>,
+    /// `[batch, heads, seq_q]`; minus infinity for a query that sees nothing.
+    pub log_sum_exp: Vec<f64>,
+    /// `[batch, heads, seq_q, d_head]`
+    pub d_query: Vec<f64>,
+    /// `[batch, kv_heads, seq_k, d_head]`
+    pub d_key: Vec<f64>,
+    /// `[batch, kv_heads, seq_k, d_value]`
+    pub d_value: Vec<f64>,
+}
+
+/// Solves `problem` for `inputs`, and takes the gradient of
+/// `Σ upstream · context` by every input.
+pub fn solve(problem: &Problem, inputs: &Inputs) -> Answer {
+    let (d_head, d_value) = (problem.d_head, problem.d_value);
+    let (seq_q, seq_k) = (problem.seq_q, problem.seq_k);
+    let rows = problem.batch * problem.heads * seq_q;
+    let scale = problem.scale();
+    let hidden = problem.hidden();
+
+    let mut answer = Answer {
+        context: vec![0.0; rows * d_value],
+        weights: vec![0.0; rows * seq_k],
+        log_sum_exp: vec![f64::NEG_INFINITY; rows],
+        d_query: vec![0.0; inputs.query.len()],
+        d_key: vec![0.0; inputs.key.len()],
+        d_value: vec![0.0; inputs.value.len()],
+    };
+
+    for row in 0..rows {
+        // Where the keys and values of this query's example and head begin.
+        let example = row / (problem.heads * seq_q);
+        let head = row / seq_q % problem.heads;
+        let kv_head = head / (problem.heads / problem.kv_heads);
+        let first_key = (example * problem.kv_heads + kv_head) * seq_k;
+
+        let query = vector(&inputs.query, row, d_head);
+        let upstream = vector(&inputs.upstream, row, d_value);
+        let seen: Vec<usize> = (0..seq_k).filter(|j| !hidden[row * seq_k + j]).collect();
+
+        let scores: Vec<f64> = seen
+            .iter()
+            .map(|j| scale * dot(&query, &vector(&inputs.key, first_key + j, d_head)))
+            .collect();
+        let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = scores.iter().map(|s| (s - largest).exp()).sum();
+        if !seen.is_empty() {
+            answer.log_sum_exp[row] = largest + sum.ln();
+        }
+
+        let context = &mut answer.context[row * d_value..][..d_value];
+        for (j, score) in seen.iter().zip(&scores) {
+            let weight = (score - largest).exp() / sum;
+            answer.weights[row * seq_k + j] = weight;
+            add(
+                context,
+                weight,
+                &vector(&inputs.value, first_key + j, d_value),
+            );
+        }
+        let mean = dot(&upstream, context);
+
+        for j in seen {
+            let (weight, place) = (answer.weights[row * seq_k + j], first_key + j);
+            let value = vector(&inputs.value, place, d_value);
+            let key = vector(&inputs.key, place, d_head);
+            let d_score = weight * (dot(&upstream, &value) - mean);
+            add(
+                &mut answer.d_value[place * d_value..][..d_value],
+                weight,
+                &upstream,
+            );
+            add(
+                &mut answer.d_key[place * d_head..][..d_head],
+                scale * d_score,
+                &query,
+            );
+            add(
+                &mut answer.d_query[row * d_head..][..d_head],
+                scale * d_score,
+                &key,
+            );
+        }
+    }
+    answer
+}
+
+fn vector(tensor: &[f32], row: usize, width: usize) -> Vec<f64> {
+    tensor[row * width..][..width]
+        .iter()
+        .map(|&x| f64::from(x))
+        .collect()
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+fn add(into: &mut [f64], factor: f64, vector: &[f64]) {
+    for (into, x) in into.iter_mut().zip(vector) {
+        *into += factor * x;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{catalogue, central_differences};
+
+    /// Worked on paper: q·k gives scores 0 and ln 3, so the weights are 1/4 and 3/4.
+    #[test]
+    fn two_keys_by_hand() {
+        let problem = Problem {
+            scale: Some(1.0),
+            ..Problem::new("by hand", [1, 1, 1, 2, 1])
+        };
+        let inputs = Inputs {
+            query: vec![1.0],
+            key: vec![0.0, 3f32.ln()],
+            value: vec![4.0, 8.0],
+            upstream: vec![1.0],
+        };
+        let answer = solve(&problem, &inputs);
+        let close = |a: f64, b: f64| (a - b).abs() < 1e-6;
+        assert!(close(answer.weights[0], 0.25) && close(answer.weights[1], 0.75));
+        assert!(close(answer.context[0], 7.0));
+        assert!(close(answer.log_sum_exp[0], 4f64.ln()));
+        assert!(close(answer.d_value[0], 0.25) && close(answer.d_value[1], 0.75));
+        // ds = p (v - o): 1/4·(4-7) and 3/4·(8-7).
+        assert!(close(answer.d_key[0], -0.75) && close(answer.d_key[1], 0.75));
+        assert!(close(answer.d_query[0], 0.75 * 3f64.ln()));
+    }
+
+    #[test]
+    fn weights_of_a_row_sum_to_one_or_to_nothing() {
+        for problem in catalogue() {
+            let answer = solve(&problem, &problem.inputs());
+            let hidden = problem.hidden();
+            for (row, weights) in answer.weights.chunks(problem.seq_k).enumerate() {
+                let blind = hidden[row * problem.seq_k..][..problem.seq_k]
+                    .iter()
+                    .all(|&h| h);
+                let sum: f64 = weights.iter().sum();
+                let expected = if blind { 0.0 } else { 1.0 };
+                assert!(
+                    (sum - expected).abs() < 1e-12,
+                    "{} row {row}: {sum}",
+                    problem.name
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn gradients_match_central_differences() {
+        let tiny: Vec<_> = catalogue().into_iter().filter(Problem::is_tiny).collect();
+        assert!(
+            tiny.len() >= 10,
+            "only {} tiny problems to check on",
+            tiny.len()
+        );
+        for problem in tiny {
+            let inputs = problem.inputs();
+            let answer = solve(&problem, &inputs);
+            let [d_query, d_key, d_value] = central_differences(&problem, &inputs);
+            for (name, by_hand, by_difference) in [
+                ("d_query", &answer.d_query, &d_query),
+                ("d_key", &answer.d_key, &d_key),
+                ("d_value", &answer.d_value, &d_value),
+            ] {
+                let size = by_hand.iter().fold(1.0, |m: f64, x| m.max(x.abs()));
+                for (at, (a, b)) in by_hand.iter().zip(by_difference).enumerate() {
+                    // Differences of f32-rounded steps carry about 1e-6 of the
+                    // gradient's size; a wrong term shows as 1e-2 and more.
+                    assert!(
+                        (a - b).abs() < 1e-4 * size,
+                        "{} {name}[{at}]: {a} by hand, {b} by differences",
+                        problem.name
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! How far a backend may be off, and why.
+
+use std::fmt;
+
+/// Half the gap between neighbouring `f32` numbers near 1.
+const F32_ROUNDING: f64 = 1.0 / (1u64 << 24) as f64;
+
+/// A bound on the largest error in a tensor, relative to its largest number.
+///
+/// Attention sums many terms of like size, so an error is judged against the
+/// tensor's own scale: element by element, a sum that happens to cancel would
+/// look wrong however well it was computed. A tensor that must be zero has no
+/// scale, and then every element must be exactly zero.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Tolerance {
+    /// What it is called in a failure.
+    pub name: &'static str,
+    /// The bound.
+    pub relative: f64,
+}
+
+impl Tolerance {
+    /// Results and weights in `f32`.
+    ///
+    /// Scores are dot products over at most 128 terms of size up to about 10,
+    /// so they carry some tens of roundings; `exp` turns an absolute error of
+    /// the score into a relative one of the weight, and WGSL lets `exp` itself be
+    /// off by `3 + 2|x|` more.
+    pub const F32_FORWARD: Self = Self {
+        name: "f32 forward",
+        relative: 128.0 * F32_ROUNDING,
+    };
+
+    /// Gradients in `f32`: a second chain of products on top of the forward
+    /// one, with a difference of near-equal terms (`do·v - do·o`) inside.
+    pub const F32_BACKWARD: Self = Self {
+        name: "f32 backward",
+        relative: 512.0 * F32_ROUNDING,
+    };
+
+    /// Compares `got` with `want` and returns the error relative to the scale of `want`.
+    pub fn check(&self, what: &str, got: &[f32], want: &[f64]) -> Result<f64, Mismatch> {
+        let mismatch = |at: usize, error: f64| Mismatch {
+            what: what.to_owned(),
+            at,
+            got: got.get(at).copied().unwrap_or(f32::NAN),
+            want: want.get(at).copied().unwrap_or(f64::NAN),
+            error,
+            tolerance: *self,
+        };
+        if got.len() != want.len() {
+            return Err(mismatch(got.len().min(want.len()), f64::INFINITY));
+        }
+        let size = want.iter().fold(0.0, |size: f64, x| size.max(x.abs()));
+        let error_at = |at: usize| {
+            let difference = (f64::from(got[at]) - want[at]).abs();
+            match (difference == 0.0, size == 0.0) {
+                (true, _) => 0.0,
+                (false, true) => f64::INFINITY,
+                // NaN compares false with everything; here it is the worst error there is.
+                (false, false) if difference.is_nan() => f64::INFINITY,
+                (false, false) => difference / size,
+            }
+        };
+        let (at, error) = (0..got.len())
+            .map(|at| (at, error_at(at)))
+            .max_by(|a, b| a.1.total_cmp(&b.1))
+            .unwrap_or((0, 0.0));
+        if error <= self.relative {
+            Ok(error)
+        } else {
+            Err(mismatch(at, error))
+        }
+    }
+}
+
+/// The worst element of a tensor that is too far off.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mismatch {
+    /// Which tensor.
+    pub what: String,
+    /// Where in it, counted row by row.
+    pub at: usize,
+    /// What was computed.
+    pub got: f32,
+    /// What the oracle says.
+    pub want: f64,
+    /// The error relative to the tensor's largest number.
+    pub error: f64,
+    /// The tolerance it missed.
+    pub tolerance: Tolerance,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}[{}] is {}, should be {}: relative error {:.1e}, {} allows {:.1e}",
+            self.what,
+            self.at,
+            self.got,
+            self.want,
+            self.error,
+            self.tolerance.name,
+            self.tolerance.relative
+        )
+    }
+}
+
+impl std::error::Error for Mismatch {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIGHT: Tolerance = Tolerance {
+        name: "tight",
+        relative: 1e-3,
+    };
+
+    #[test]
+    fn an_error_is_judged_against_the_largest_number() {
+        assert!(TIGHT.check("x", &[100.0, 0.05], &[100.0, 0.0]).is_ok());
+        let mismatch = TIGHT
+            .check("x", &[1.0, 0.05], &[1.0, 0.0])
+            .expect_err("0.05 of 1 is far over 1e-3");
+        assert_eq!((mismatch.at, mismatch.got), (1, 0.05));
+    }
+
+    #[test]
+    fn nan_missing_elements_and_non_zero_zeros_are_mismatches() {
+        assert!(TIGHT.check("nan", &[f32::NAN], &[1.0]).is_err());
+        assert!(TIGHT.check("short", &[1.0], &[1.0, 2.0]).is_err());
+        assert!(TIGHT.check("zero", &[1e-30], &[0.0]).is_err());
+        assert_eq!(TIGHT.check("zero", &[0.0], &[0.0]), Ok(0.0));
+    }
+}

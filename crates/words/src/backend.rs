@@ -1,0 +1,251 @@
+//! The backends, by the word people write for each.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::UnknownWord;
+
+/// A backend, before it is known whether this build or this machine has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Backend {
+    /// Burn's maintained pure-Rust CPU backend; the default.
+    #[default]
+    Flex,
+    /// Burn's older pure-Rust CPU backend.
+    Ndarray,
+    /// Any adapter WGPU reaches, with shaders in WGSL. Runs on software adapters too.
+    Wgpu,
+    /// A real Vulkan GPU, with shaders compiled straight to SPIR-V.
+    Vulkan,
+    /// LibTorch: on CUDA where it sees it, else on the CPU.
+    Tch,
+    /// LibTorch on the CPU.
+    TchCpu,
+    /// LibTorch on CUDA.
+    TchCuda,
+    /// Burn's own CUDA backend, passed through to `burn-cuda`.
+    Cuda,
+}
+
+impl Backend {
+    /// Every backend, in the order they are shown.
+    pub const ALL: [Self; 8] = [
+        Self::Flex,
+        Self::Ndarray,
+        Self::Wgpu,
+        Self::Vulkan,
+        Self::Tch,
+        Self::TchCpu,
+        Self::TchCuda,
+        Self::Cuda,
+    ];
+
+    /// The backends that run on a machine without a GPU. `wgpu` is among them
+    /// because a software Vulkan driver is enough for it.
+    pub const WITHOUT_GPU: [Self; 4] = [Self::Flex, Self::Ndarray, Self::Wgpu, Self::TchCpu];
+
+    /// The word people write.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Flex => "flex",
+            Self::Ndarray => "ndarray",
+            Self::Wgpu => "wgpu",
+            Self::Vulkan => "vulkan",
+            Self::Tch => "tch",
+            Self::TchCpu => "tch-cpu",
+            Self::TchCuda => "tch-cuda",
+            Self::Cuda => "cuda",
+        }
+    }
+
+    /// The cargo feature, of the same name in every crate, that compiles it in.
+    pub fn feature(self) -> &'static str {
+        match self {
+            Self::Tch | Self::TchCpu | Self::TchCuda => "tch",
+            other => other.word(),
+        }
+    }
+
+    /// Whether it needs LibTorch to be compiled and run.
+    pub fn needs_libtorch(self) -> bool {
+        self.feature() == "tch"
+    }
+
+    /// Whether a machine can have several of its devices, so that an index may follow.
+    fn takes_index(self) -> bool {
+        !matches!(self, Self::Flex | Self::Ndarray | Self::TchCpu | Self::Tch)
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// What people write to choose a device: a backend and, after a colon, which of
+/// its devices: `flex`, `wgpu:1`, `tch-cuda:0`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct BackendWord {
+    /// The backend.
+    pub backend: Backend,
+    /// Which of its devices; `None` leaves the choice to the backend.
+    pub index: Option<usize>,
+}
+
+impl From<Backend> for BackendWord {
+    fn from(backend: Backend) -> Self {
+        Self {
+            backend,
+            index: None,
+        }
+    }
+}
+
+impl fmt::Display for BackendWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.backend)?;
+        match self.index {
+            Some(index) => write!(f, ":{index}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why a text is not a [`BackendWord`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ParseBackendError {
+    /// No backend has this name.
+    Unknown(UnknownWord),
+    /// What follows the colon is not a device number.
+    BadIndex {
+        /// The backend before the colon.
+        backend: Backend,
+        /// The text after it.
+        got: String,
+    },
+    /// The backend has one device only, so an index means nothing.
+    NoIndex {
+        /// The backend before the colon.
+        backend: Backend,
+    },
+}
+
+impl fmt::Display for ParseBackendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(unknown) => unknown.fmt(f),
+            Self::BadIndex { backend, got } => write!(
+                f,
+                "the device after \"{backend}:\" must be a number counted from 0, got \"{got}\"; \
+                 write for example {backend}:0"
+            ),
+            Self::NoIndex {
+                backend: Backend::Tch,
+            } => write!(
+                f,
+                "\"tch\" picks its device by itself and takes no index; write tch-cuda:N to choose one"
+            ),
+            Self::NoIndex { backend } => write!(
+                f,
+                "\"{backend}\" has a single device and takes no index; write {backend}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ParseBackendError {}
+
+impl FromStr for BackendWord {
+    type Err = ParseBackendError;
+
+    fn from_str(text: &str) -> Result<Self, ParseBackendError> {
+        let (word, index) = match text.split_once(':') {
+            Some((word, index)) => (word, Some(index)),
+            None => (text, None),
+        };
+        let backend = named(word)?;
+        let index = match index {
+            None => None,
+            Some(_) if !backend.takes_index() => {
+                return Err(ParseBackendError::NoIndex { backend });
+            }
+            Some(got) => Some(got.parse().map_err(|_| ParseBackendError::BadIndex {
+                backend,
+                got: got.to_owned(),
+            })?),
+        };
+        Ok(Self { backend, index })
+    }
+}
+
+fn named(word: &str) -> Result<Backend, ParseBackendError> {
+    const CPU_ALIAS: &str = "cpu";
+    if word == CPU_ALIAS {
+        return Ok(Backend::Flex);
+    }
+    Backend::ALL
+        .into_iter()
+        .find(|backend| backend.word() == word)
+        .ok_or_else(|| {
+            let known = Backend::ALL.map(Backend::word).into_iter();
+            ParseBackendError::Unknown(UnknownWord::new("backend", word, known.chain([CPU_ALIAS])))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_reads_back() {
+        for backend in Backend::ALL {
+            assert_eq!(
+                backend.word().parse(),
+                Ok(BackendWord::from(backend)),
+                "{backend}"
+            );
+        }
+    }
+
+    #[test]
+    fn cpu_is_flex() {
+        assert_eq!("cpu".parse(), Ok(BackendWord::from(Backend::Flex)));
+    }
+
+    #[test]
+    fn an_index_may_follow() {
+        for text in ["wgpu:1", "vulkan:0", "tch-cuda:12", "cuda:3"] {
+            let word: BackendWord = text.parse().expect(text);
+            assert_eq!(word.to_string(), text);
+        }
+    }
+
+    #[track_caller]
+    fn refused(text: &str, message: &str) {
+        let error = text.parse::<BackendWord>().unwrap_err();
+        assert_eq!(error.to_string(), message);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_explained() {
+        refused(
+            "wpgu",
+            "unknown backend \"wpgu\": did you mean wgpu?\n  \
+             known: flex, ndarray, wgpu, vulkan, tch, tch-cpu, tch-cuda, cuda, cpu",
+        );
+        refused(
+            "wgpu:one",
+            "the device after \"wgpu:\" must be a number counted from 0, got \"one\"; \
+             write for example wgpu:0",
+        );
+        refused(
+            "flex:1",
+            "\"flex\" has a single device and takes no index; write flex",
+        );
+        refused(
+            "tch:0",
+            "\"tch\" picks its device by itself and takes no index; write tch-cuda:N to choose one",
+        );
+    }
+}

@@ -1,0 +1,16 @@
+//! The words people write on a command line or in a config file, and what they
+//! mean before any backend is compiled.
+//!
+//! `zoo-backend` turns a [`BackendWord`] into a Burn device; `xtask` turns the
+//! same word into cargo features. Both need the one list of words, and `xtask`
+//! must never link Burn, so what the two share lives here with nothing around it.
+
+mod backend;
+mod dtype;
+mod libtorch;
+mod unknown;
+
+pub use backend::{Backend, BackendWord, ParseBackendError};
+pub use dtype::Dtype;
+pub use libtorch::libtorch_version;
+pub use unknown::UnknownWord;

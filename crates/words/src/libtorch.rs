@@ -1,0 +1,15 @@
+//! Which LibTorch is in a folder.
+
+use std::fs;
+use std::path::Path;
+
+/// The version of the LibTorch in `folder`, where it says one: a zip keeps it
+/// in `build-version`, a wheel in `version.py`.
+pub fn libtorch_version(folder: &Path) -> Option<String> {
+    if let Ok(text) = fs::read_to_string(folder.join("build-version")) {
+        return Some(text.trim().to_owned());
+    }
+    let text = fs::read_to_string(folder.join("version.py")).ok()?;
+    let line = text.lines().find(|line| line.starts_with("__version__"))?;
+    line.split('\'').nth(1).map(str::to_owned)
+}

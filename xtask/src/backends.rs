@@ -1,0 +1,122 @@
+//! `--backend WORD,...`: which backends a command is about, and what they need
+//! from this machine before they can be built and run.
+
+use std::ffi::OsString;
+
+use anyhow::Result;
+use clap::Args;
+use zoo_words::{Backend, BackendWord};
+
+use crate::{libtorch, vulkan};
+
+/// The flags of every command that builds for backends.
+#[derive(Args, Clone)]
+pub(crate) struct Backends {
+    /// flex (or cpu), ndarray, wgpu, vulkan, tch, tch-cpu, tch-cuda, cuda; several
+    /// with commas; an index may follow (wgpu:1); all: every one that needs no GPU
+    #[arg(long = "backend", value_name = "WORD,...", default_value = "flex", value_parser = parse)]
+    words: Words,
+
+    /// Install a missing software Vulkan driver (as root on Debian and its kin)
+    #[arg(long)]
+    install: bool,
+}
+
+#[derive(Clone)]
+struct Words(Vec<BackendWord>);
+
+fn parse(text: &str) -> Result<Words, String> {
+    if text == "all" {
+        return Ok(Words(Backend::WITHOUT_GPU.map(BackendWord::from).to_vec()));
+    }
+    let mut words: Vec<BackendWord> = Vec::new();
+    for part in text.split(',') {
+        let word = part
+            .trim()
+            .parse()
+            .map_err(|error| format!("{error} (or all)"))?;
+        if !words.contains(&word) {
+            words.push(word);
+        }
+    }
+    Ok(Words(words))
+}
+
+impl Backends {
+    pub(crate) fn words(&self) -> &[BackendWord] {
+        &self.words.0
+    }
+
+    /// The cargo features that compile them in.
+    pub(crate) fn features(&self) -> Vec<&'static str> {
+        let words = self.words().iter();
+        let mut features: Vec<_> = words.map(|word| word.backend.feature()).collect();
+        features.sort_unstable();
+        features.dedup();
+        features
+    }
+
+    /// One of them, alone.
+    pub(crate) fn only(&self, word: BackendWord) -> Self {
+        Self {
+            words: Words(vec![word]),
+            install: self.install,
+        }
+    }
+
+    /// Sees to it that they can be built and run here, and returns the
+    /// environment to do so in.
+    pub(crate) fn prepare(&self) -> Result<Environment> {
+        let mut environment = Environment::default();
+        let needs = |backend| self.words().iter().any(|word| word.backend == backend);
+        if needs(Backend::Wgpu) && needs(Backend::Vulkan) {
+            anyhow::bail!(
+                "wgpu and vulkan cannot share a build: with the feature `vulkan` compiled in, \
+                 wgpu would run its SPIR-V shaders too\n  do: run the command once for each"
+            );
+        }
+        if needs(Backend::Wgpu) || needs(Backend::Vulkan) {
+            vulkan::provide(self.install)?;
+        }
+        if self
+            .words()
+            .iter()
+            .any(|word| word.backend.needs_libtorch())
+        {
+            environment.extend(libtorch::provide()?.environment());
+        }
+        Ok(environment)
+    }
+}
+
+/// Environment variables for a child process.
+pub(crate) type Environment = Vec<(&'static str, OsString)>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        parse(text)
+            .unwrap_or_else(|error| panic!("{error}"))
+            .0
+            .iter()
+            .map(BackendWord::to_string)
+            .collect()
+    }
+
+    #[test]
+    fn lists_are_read_and_repeats_dropped() {
+        assert_eq!(words("wgpu:1, flex,cpu"), ["wgpu:1", "flex"]);
+        assert_eq!(words("all"), ["flex", "ndarray", "wgpu", "tch-cpu"]);
+    }
+
+    #[test]
+    fn libtorch_words_share_a_feature() {
+        let backends = Backends {
+            words: parse("tch-cpu,flex,tch-cuda").unwrap_or_else(|error| panic!("{error}")),
+            install: false,
+        };
+        assert_eq!(backends.features(), ["flex", "tch"]);
+    }
+}

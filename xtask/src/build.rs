@@ -1,0 +1,121 @@
+//! Runs cargo, and finds what it built.
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use crate::backends::Environment;
+use crate::places;
+
+/// A program cargo built.
+#[derive(Debug, Clone)]
+pub(crate) struct Built {
+    /// The name of its target in `Cargo.toml`.
+    pub(crate) target: String,
+    /// What the target is: `lib`, `bin`, `test`, ...
+    pub(crate) kind: String,
+    /// Whether it is a test program.
+    pub(crate) test: bool,
+    /// The folder of its package.
+    pub(crate) package: PathBuf,
+    /// The program.
+    pub(crate) executable: PathBuf,
+}
+
+/// One line of `--message-format=json`, of which we read those about artifacts.
+#[derive(Deserialize)]
+#[serde(tag = "reason", rename_all = "kebab-case")]
+enum Message {
+    CompilerArtifact {
+        target: Target,
+        profile: Profile,
+        executable: Option<PathBuf>,
+        manifest_path: PathBuf,
+    },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+    kind: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Profile {
+    test: bool,
+}
+
+/// Runs `cargo` with `arguments` and returns the programs it built and the time it took.
+/// Its progress goes to the terminal.
+pub(crate) fn cargo_build(
+    arguments: &[&str],
+    environment: &Environment,
+) -> Result<(Vec<Built>, Duration)> {
+    let start = Instant::now();
+    let output = cargo(arguments, environment)
+        .arg("--message-format=json-render-diagnostics")
+        .stdout(Stdio::piped())
+        .spawn()
+        .and_then(std::process::Child::wait_with_output)
+        .context("cargo could not be started")?;
+    if !output.status.success() {
+        bail!("the build failed: cargo {}", arguments.join(" "));
+    }
+    let mut built = Vec::new();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let message: Message =
+            serde_json::from_str(line).with_context(|| format!("cargo printed {line:?}"))?;
+        if let Message::CompilerArtifact {
+            target,
+            profile,
+            executable: Some(executable),
+            manifest_path,
+        } = message
+        {
+            built.push(Built {
+                target: target.name,
+                kind: target.kind.into_iter().next().unwrap_or_default(),
+                test: profile.test,
+                package: manifest_path
+                    .parent()
+                    .map(PathBuf::from)
+                    .unwrap_or_default(),
+                executable,
+            });
+        }
+    }
+    Ok((built, start.elapsed()))
+}
+
+/// Runs `cargo` with `arguments` to its end and returns what it printed.
+pub(crate) fn cargo_output(arguments: &[&str], environment: &Environment) -> Result<Output> {
+    cargo(arguments, environment)
+        .output()
+        .context("cargo could not be started")
+}
+
+/// Runs `cargo` with `arguments` to its end, its output on the terminal.
+pub(crate) fn cargo_run(arguments: &[&str], environment: &Environment) -> Result<()> {
+    let status = cargo(arguments, environment)
+        .status()
+        .context("cargo could not be started")?;
+    if !status.success() {
+        bail!("cargo {} failed", arguments.join(" "));
+    }
+    Ok(())
+}
+
+fn cargo(arguments: &[&str], environment: &Environment) -> Command {
+    // The cargo that runs us, not another one on the path.
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command
+        .args(arguments)
+        .current_dir(places::workspace())
+        .envs(environment.iter().map(|(name, value)| (name, value)));
+    command
+}

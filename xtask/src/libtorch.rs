@@ -1,0 +1,295 @@
+//! LibTorch for the `tch` backends: found, or installed once.
+//!
+//! In this order: the `LIBTORCH` the user set; a Python whose torch is of the
+//! right version; our own copy under the user's cache directory, installed with
+//! pip when it is first needed. `LIBTORCH` is then always set for cargo, so that
+//! no build script downloads anything by itself.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use zoo_words::libtorch_version;
+
+use crate::backends::Environment;
+use crate::places;
+
+/// What tch 0.22 is made for, and what we install.
+const SERIES: &str = "2.9";
+const VERSION: &str = "2.9.1";
+
+/// Lets the user take responsibility for another version; torch-sys knows it too.
+const BYPASS: &str = "LIBTORCH_BYPASS_VERSION_CHECK";
+
+/// A LibTorch that can be built against and run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LibTorch {
+    /// The folder that holds `include/` and `lib/`.
+    pub(crate) folder: PathBuf,
+    /// Its version, where it says one.
+    pub(crate) version: Option<String>,
+    /// Where it came from.
+    pub(crate) source: Source,
+}
+
+/// Where a LibTorch came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The user's `LIBTORCH`.
+    Environment,
+    /// A torch that Python can import.
+    Python,
+    /// Our own copy.
+    Private,
+}
+
+impl Source {
+    pub(crate) fn describe(self) -> &'static str {
+        match self {
+            Self::Environment => "LIBTORCH",
+            Self::Python => "Python's torch",
+            Self::Private => "installed by cargo xtask",
+        }
+    }
+}
+
+impl LibTorch {
+    /// What a build and a run need: where it is, and where its libraries are.
+    pub(crate) fn environment(&self) -> Environment {
+        let mut libraries = vec![self.folder.join("lib")];
+        // A wheel keeps CUDA's libraries beside it, and needs them even on the CPU.
+        if let Some(site) = self.folder.parent() {
+            let packages = fs::read_dir(site.join("nvidia")).into_iter().flatten();
+            libraries.extend(packages.flatten().map(|p| p.path().join("lib")));
+        }
+        let variable = if cfg!(target_os = "macos") {
+            "DYLD_LIBRARY_PATH"
+        } else {
+            "LD_LIBRARY_PATH"
+        };
+        if let Some(already) = std::env::var_os(variable) {
+            libraries.extend(std::env::split_paths(&already));
+        }
+        let libraries = std::env::join_paths(libraries).unwrap_or_default();
+        vec![
+            ("LIBTORCH", self.folder.clone().into_os_string()),
+            // We checked the version; torch-sys would insist on 2.9.0 to the digit.
+            (BYPASS, OsString::from("1")),
+            (variable, libraries),
+        ]
+    }
+
+    /// Whether it was built with CUDA.
+    pub(crate) fn has_cuda_library(&self) -> bool {
+        self.folder.join("lib/libtorch_cuda.so").exists()
+    }
+
+    /// The LibTorch in `folder`, if one is there.
+    fn at(folder: &Path, source: Source) -> Option<Self> {
+        let library = ["so", "dylib"]
+            .iter()
+            .any(|e| folder.join(format!("lib/libtorch_cpu.{e}")).exists());
+        (library && folder.join("include/torch").exists()).then(|| Self {
+            folder: folder.to_owned(),
+            version: libtorch_version(folder),
+            source,
+        })
+    }
+
+    fn is_right_version(&self) -> bool {
+        self.version
+            .as_deref()
+            .is_none_or(|version| version.starts_with(&format!("{SERIES}.")))
+    }
+}
+
+/// The LibTorch that would be used, without installing anything.
+///
+/// # Errors
+///
+/// When the user's `LIBTORCH` is no LibTorch, or of a version tch is not made for.
+pub(crate) fn find() -> Result<Option<LibTorch>> {
+    if let Some(folder) = std::env::var_os("LIBTORCH").filter(|value| !value.is_empty()) {
+        return users(Path::new(&folder), std::env::var_os(BYPASS).is_some()).map(Some);
+    }
+    if let Some(found) = pythons().filter(LibTorch::is_right_version) {
+        return Ok(Some(found));
+    }
+    Ok(LibTorch::at(&private()?.join("torch"), Source::Private))
+}
+
+fn users(folder: &Path, any_version: bool) -> Result<LibTorch> {
+    let Some(found) = LibTorch::at(folder, Source::Environment) else {
+        bail!(
+            "LIBTORCH is set to {}, which holds no LibTorch (no include/torch, no lib/libtorch_cpu)\n  \
+             do: set it to the folder that does, or unset it and cargo xtask provides one",
+            folder.display()
+        );
+    };
+    if !found.is_right_version() && !any_version {
+        bail!(
+            "LIBTORCH is set to {}, version {}, and tch 0.22 is made for {SERIES}\n  \
+             do: set it to a LibTorch {SERIES}, unset it and cargo xtask provides one, or set \
+             {BYPASS}=1 to try this one",
+            folder.display(),
+            found.version.unwrap_or_default()
+        );
+    }
+    Ok(found)
+}
+
+/// Asks where torch is without importing it, which would take seconds.
+const WHERE_IS_TORCH: &str = "import importlib.util as u; s = u.find_spec('torch'); \
+                              print(s.submodule_search_locations[0] if s else '')";
+
+fn pythons() -> Option<LibTorch> {
+    let output = Command::new(python()?)
+        .args(["-c", WHERE_IS_TORCH])
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    let folder = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    LibTorch::at(Path::new(&folder), Source::Python)
+}
+
+/// The Python on the path, if it runs.
+pub(crate) fn python() -> Option<&'static str> {
+    ["python3", "python"].into_iter().find(|name| {
+        Command::new(name)
+            .args(["-c", "import sys; sys.exit(sys.version_info < (3, 10))"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    })
+}
+
+/// Our own copy's folder, there or not.
+fn private() -> Result<PathBuf> {
+    Ok(places::cache()?.join("libtorch").join(VERSION))
+}
+
+/// The LibTorch to use, installed first if there is none.
+///
+/// # Errors
+///
+/// When none is found and none can be installed, saying which of the three ways
+/// to provide one are open.
+pub(crate) fn provide() -> Result<LibTorch> {
+    if let Some(found) = find()? {
+        return Ok(found);
+    }
+    let home = private()?;
+    install(&home).with_context(|| {
+        format!(
+            "LibTorch {SERIES} is needed for the tch backends, and could be neither found nor installed\n  \
+             provide one of these:\n    \
+             1. LIBTORCH=/path/to/libtorch, a folder with include/ and lib/, version {SERIES}\n    \
+             2. a Python whose torch is version {SERIES} (pip install torch=={VERSION})\n    \
+             3. Python 3.10 or newer with pip, and network: this command then installs it into {}\n  \
+             what went wrong",
+            home.display()
+        )
+    })?;
+    LibTorch::at(&home.join("torch"), Source::Private)
+        .context("pip installed torch, but it holds no LibTorch")
+}
+
+/// Installs torch into `home` with pip, all or nothing: it is put together
+/// beside it and renamed when complete, so a killed download is never used.
+fn install(home: &Path) -> Result<()> {
+    let python = python().context("there is no Python 3.10 or newer on the PATH")?;
+    let parent = home.parent().context("the cache folder has no parent")?;
+    fs::create_dir_all(parent)
+        .with_context(|| format!("cannot create the folder {}", parent.display()))?;
+
+    // One installation at a time; the lock goes with the process, however it ends.
+    let lock = File::create(parent.join(".lock"))
+        .with_context(|| format!("cannot write to {}", parent.display()))?;
+    lock.lock().context("cannot lock the LibTorch folder")?;
+    if home.exists() {
+        return Ok(()); // another process was first
+    }
+    let partial = parent.join(format!(".{VERSION}.partial"));
+    if partial.exists() {
+        fs::remove_dir_all(&partial)
+            .with_context(|| format!("cannot remove the unfinished {}", partial.display()))?;
+    }
+
+    println!(
+        "installing torch=={VERSION} into {} (once; about 4 GB to download)",
+        home.display()
+    );
+    let status = Command::new(python)
+        .args(["-m", "pip", "install", "--no-warn-script-location"])
+        .args(["--disable-pip-version-check", "--root-user-action=ignore"])
+        .arg("--target")
+        .arg(&partial)
+        .arg(format!("torch=={VERSION}"))
+        .stdin(Stdio::null())
+        .status()
+        .context("pip could not be started")?;
+    if !status.success() {
+        bail!("pip install torch=={VERSION} failed; its own message is above");
+    }
+    fs::rename(&partial, home)
+        .with_context(|| format!("cannot move the finished install to {}", home.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder that looks like a LibTorch of `version`, removed at the end.
+    struct Pretend(PathBuf);
+
+    impl Pretend {
+        fn new(name: &str, version: &str) -> Self {
+            let folder = std::env::temp_dir().join(format!("zoo-{name}-{}", std::process::id()));
+            fs::create_dir_all(folder.join("include/torch")).expect("a temporary folder");
+            fs::create_dir_all(folder.join("lib")).expect("a temporary folder");
+            fs::write(folder.join("lib/libtorch_cpu.so"), "").expect("a temporary file");
+            fs::write(folder.join("build-version"), version).expect("a temporary file");
+            Self(folder)
+        }
+    }
+
+    impl Drop for Pretend {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn the_users_libtorch_is_taken_if_it_is_one() {
+        let pretend = Pretend::new("right", "2.9.0+cpu\n");
+        let found = users(&pretend.0, false).expect("a LibTorch 2.9");
+        assert_eq!(found.version.as_deref(), Some("2.9.0+cpu"));
+
+        let error = users(Path::new("/nowhere"), false).unwrap_err().to_string();
+        assert!(error.contains("LIBTORCH is set to /nowhere, which holds no LibTorch"));
+    }
+
+    #[test]
+    fn another_version_needs_the_users_word() {
+        let pretend = Pretend::new("newer", "2.11.0");
+        let error = users(&pretend.0, false).unwrap_err().to_string();
+        assert!(error.contains("version 2.11.0, and tch 0.22 is made for 2.9"));
+        assert!(error.contains(BYPASS));
+        assert!(users(&pretend.0, true).is_ok());
+    }
+
+    #[test]
+    fn a_wheel_tells_its_version() {
+        let pretend = Pretend::new("wheel", "");
+        fs::remove_file(pretend.0.join("build-version")).expect("it was written above");
+        fs::write(
+            pretend.0.join("version.py"),
+            "__all__ = ['__version__']\n__version__ = '2.9.1+cu128'\n",
+        )
+        .expect("a temporary file");
+        assert_eq!(libtorch_version(&pretend.0).as_deref(), Some("2.9.1+cu128"));
+    }
+}

@@ -1,0 +1,58 @@
+//! `cargo xtask`: everything people do with this workspace, in one command.
+//!
+//! It never links Burn: it compiles in seconds, answers `--help` and a misspelt
+//! flag at once, and builds the rest with just the features a backend needs.
+
+mod backends;
+mod bench;
+mod build;
+mod check;
+mod doctor;
+mod libtorch;
+mod places;
+mod test;
+mod vulkan;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    about = "The commands of Attention Zoo"
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Measure attention on a backend and print a table
+    Bench(bench::Bench),
+    /// Run the tests on one backend after another
+    Test(test::Test),
+    /// Format, lints, docs and tests, every warning an error
+    Check(check::Check),
+    /// Show what this machine has, what is missing, and how to get it
+    Doctor(doctor::Doctor),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let outcome = match arguments.command {
+        Command::Bench(bench) => bench.run(),
+        Command::Test(test) => test.run(),
+        Command::Check(check) => check.run(),
+        Command::Doctor(doctor) => doctor.run(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

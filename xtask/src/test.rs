@@ -1,0 +1,278 @@
+//! `cargo xtask test`: one set of test programs with all the backends asked
+//! for, run on each device in turn.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use zoo_words::Backend;
+
+use crate::backends::{Backends, Environment};
+use crate::build::{self, Built};
+use crate::{doctor, places};
+
+#[derive(Args)]
+pub(crate) struct Test {
+    #[command(flatten)]
+    pub(crate) backends: Backends,
+
+    /// Run only the tests whose name contains this
+    pub(crate) filter: Option<String>,
+}
+
+/// Packages that link Burn and are tested, those with a feature for each backend first.
+const WITH_FEATURES: [&str; 4] = [
+    "zoo-conformance",
+    "zoo-backend",
+    "zoo-bench",
+    "zoo-examples",
+];
+const WITHOUT_FEATURES: [&str; 2] = ["zoo-attention", "zoo-testkit"];
+
+/// The features of every package that has them, as cargo wants them.
+pub(crate) fn features(features: &[&str]) -> String {
+    WITH_FEATURES
+        .iter()
+        .flat_map(|package| {
+            features
+                .iter()
+                .map(move |feature| format!("{package}/{feature}"))
+        })
+        .collect::<Vec<_>>()
+        .join(",")
+}
+
+impl Test {
+    pub(crate) fn run(&self) -> Result<()> {
+        let environment = self.backends.prepare()?;
+        println!("building the tests for: {}", self.words().join(", "));
+        let (programs, took) = self.build(&environment)?;
+        println!("built in {}\n", seconds(took));
+
+        let (on_device, once): (Vec<_>, Vec<_>) = programs
+            .into_iter()
+            .filter(|program| program.test)
+            .partition(Built::runs_on_a_device);
+
+        let mut total = Tally::default();
+        let mut plain = Tally::default();
+        for program in &once {
+            plain.add(self.execute(program, &environment)?);
+        }
+        if self.filter.is_none() {
+            plain.add(doc_tests(&environment)?);
+        }
+        plain.print("no device");
+        total.add(plain);
+
+        for word in self.backends.words() {
+            let mut environment = environment.clone();
+            environment.push(("ZOO_BACKEND", word.to_string().into()));
+            if word.backend == Backend::Wgpu && std::env::var_os(AUTOTUNE).is_none() {
+                // Trying out kernels takes minutes on a software adapter, and
+                // which of them is fastest does not matter to a test.
+                environment.push((AUTOTUNE, "minimal".into()));
+            }
+            let mut tally = Tally::default();
+            for program in &on_device {
+                tally.add(self.execute(program, &environment)?);
+            }
+            tally.print(&word.to_string());
+            total.add(tally);
+        }
+
+        // Alone on its line, where people and machines look for it.
+        println!("\n{} passed, {} failed", total.passed, total.failed);
+        if total.failed > 0 {
+            bail!("{} of the tests failed", total.failed);
+        }
+        if total.passed == 0 {
+            bail!(
+                "no test ran: none has \"{}\" in its name",
+                self.filter.as_deref().unwrap_or_default()
+            );
+        }
+        Ok(())
+    }
+
+    fn words(&self) -> Vec<String> {
+        self.backends
+            .words()
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    fn build(&self, environment: &Environment) -> Result<(Vec<Built>, Duration)> {
+        // Without Burn, in the profile that built this very program.
+        let light = [
+            "test",
+            "--no-run",
+            "--quiet",
+            "--package",
+            "xtask",
+            "--package",
+            "zoo-words",
+        ];
+        let (mut programs, light_took) = build::cargo_build(&light, &Environment::new())?;
+
+        let features = features(&self.backends.features());
+        let mut arguments = vec!["test", "--no-run", "--release", "--features", &features];
+        for package in WITH_FEATURES.iter().chain(&WITHOUT_FEATURES) {
+            arguments.extend(["--package", package]);
+        }
+        let (heavy, heavy_took) = build::cargo_build(&arguments, environment)?;
+        doctor::keep_probe(&heavy, &self.backends.features())?;
+        programs.extend(heavy);
+        Ok((programs, light_took + heavy_took))
+    }
+
+    fn execute(&self, program: &Built, environment: &Environment) -> Result<Tally> {
+        let start = Instant::now();
+        let output = Command::new(&program.executable)
+            .args(&self.filter)
+            .current_dir(&program.package)
+            .envs(environment.iter().map(|(name, value)| (name, value)))
+            // Some tests start the workspace's programs and cargo by themselves.
+            .env("CARGO_TARGET_DIR", places::target())
+            .output()
+            .with_context(|| format!("cannot start {}", program.executable.display()))?;
+        let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.push_str(&String::from_utf8_lossy(&output.stderr));
+        let mut tally = Tally::read(&text, output.status.success());
+        tally.time = start.elapsed();
+        if !output.status.success() {
+            println!("---- {} ({})\n{text}", program.name(), output.status);
+        }
+        Ok(tally)
+    }
+}
+
+const AUTOTUNE: &str = "CUBECL_AUTOTUNE_LEVEL";
+
+impl Built {
+    /// Integration tests of the packages with backend features open a device;
+    /// unit tests do not.
+    fn runs_on_a_device(&self) -> bool {
+        let package = self.package.file_name().unwrap_or_default();
+        self.kind == "test"
+            && ["conformance", "backend", "benches", "examples"]
+                .iter()
+                .any(|folder| package == *folder)
+    }
+
+    fn name(&self) -> String {
+        let package = self.package.strip_prefix(places::workspace());
+        let package = package.map(Path::to_owned).unwrap_or_default();
+        format!("{}: {} {}", package.display(), self.kind, self.target)
+    }
+}
+
+fn doc_tests(environment: &Environment) -> Result<Tally> {
+    let start = Instant::now();
+    let mut environment = environment.clone();
+    environment.push(("CARGO_TERM_QUIET", "true".into()));
+    let output = build::cargo_output(
+        &["test", "--doc", "--release", "--package", "zoo-attention"],
+        &environment,
+    )?;
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.push_str(&String::from_utf8_lossy(&output.stderr));
+    let mut tally = Tally::read(&text, output.status.success());
+    tally.time = start.elapsed();
+    if !output.status.success() {
+        println!("---- doc tests\n{text}");
+    }
+    Ok(tally)
+}
+
+/// What test programs said of themselves.
+#[derive(Default)]
+struct Tally {
+    passed: usize,
+    failed: usize,
+    time: Duration,
+    /// Lines worth showing: the device in use, the worst error.
+    notes: Vec<String>,
+}
+
+impl Tally {
+    /// Counts the closing lines in a test program's output.
+    fn read(text: &str, success: bool) -> Self {
+        let mut tally = Self::default();
+        for line in text.lines() {
+            if let Some(result) = line.strip_prefix("test result: ") {
+                tally.passed += count(result, "passed");
+                tally.failed += count(result, "failed");
+            } else if line.starts_with("device: ") || line.starts_with("worst error: ") {
+                tally.notes.push(line.to_owned());
+            }
+        }
+        // One that fell before it could count is a failure all the same.
+        if !success && tally.failed == 0 {
+            tally.failed = 1;
+        }
+        tally
+    }
+
+    fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.time += other.time;
+        for note in other.notes {
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
+    }
+
+    fn print(&self, name: &str) {
+        let verdict = if self.failed == 0 { "ok" } else { "FAILED" };
+        println!(
+            "{name:<10} {verdict:<6} {:>4} passed {:>3} failed {:>9}",
+            self.passed,
+            self.failed,
+            seconds(self.time)
+        );
+        for note in &self.notes {
+            println!("           {note}");
+        }
+    }
+}
+
+/// The number before `what` in `ok. 12 passed; 0 failed; ...`.
+fn count(result: &str, what: &str) -> usize {
+    result
+        .split([';', '.'])
+        .filter_map(|part| part.trim().strip_suffix(what))
+        .find_map(|number| number.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closing_lines_are_counted() {
+        let text = "device: flex on a CPU, f32\n\
+                    running 3 tests\n\
+                    test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out\n\
+                    test result: FAILED. 3 passed; 2 failed; 0 ignored";
+        let tally = Tally::read(text, false);
+        assert_eq!((tally.passed, tally.failed), (15, 2));
+        assert_eq!(tally.notes, ["device: flex on a CPU, f32"]);
+    }
+
+    #[test]
+    fn a_program_that_falls_silently_is_a_failure() {
+        assert_eq!(Tally::read("Segmentation fault", false).failed, 1);
+        assert_eq!(Tally::read("", true).failed, 0);
+    }
+}

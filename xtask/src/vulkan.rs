@@ -1,0 +1,130 @@
+//! A Vulkan driver for wgpu: is there one, and how to get one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// Debian's software driver; it brings the loader with it.
+const PACKAGE: &str = "mesa-vulkan-drivers";
+
+/// What a driver search found.
+pub(crate) struct Search {
+    /// Whether the loader, `libvulkan.so.1`, is installed.
+    pub(crate) loader: bool,
+    /// The manifests of the drivers.
+    pub(crate) drivers: Vec<PathBuf>,
+}
+
+impl Search {
+    pub(crate) fn complete(&self) -> bool {
+        // macOS and Windows bring their own graphics API.
+        !cfg!(target_os = "linux") || (self.loader && !self.drivers.is_empty())
+    }
+
+    /// What is missing, for people.
+    pub(crate) fn missing(&self) -> &'static str {
+        match (self.loader, self.drivers.is_empty()) {
+            (false, true) => "no Vulkan loader (libvulkan.so.1) and no Vulkan driver",
+            (false, false) => "no Vulkan loader (libvulkan.so.1)",
+            (true, true) => "no Vulkan driver",
+            (true, false) => "nothing",
+        }
+    }
+
+    /// What to do about it.
+    pub(crate) fn remedy() -> String {
+        format!(
+            "apt-get install {PACKAGE} (a software driver, enough for wgpu), or your GPU's driver"
+        )
+    }
+}
+
+/// Looks for a loader and drivers the way the loader itself does.
+pub(crate) fn search() -> Search {
+    let listed = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"]
+        .into_iter()
+        .filter_map(std::env::var_os)
+        .find(|value| !value.is_empty());
+    let drivers = match listed {
+        Some(paths) => std::env::split_paths(&paths)
+            .filter(|p| p.exists())
+            .collect(),
+        None => ["/usr/share", "/usr/local/share", "/etc"]
+            .iter()
+            .map(|base| Path::new(base).join("vulkan/icd.d"))
+            .filter_map(|folder| fs::read_dir(folder).ok())
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.extension().is_some_and(|e| e == "json"))
+            .collect(),
+    };
+    Search {
+        loader: has_loader(),
+        drivers,
+    }
+}
+
+fn has_loader() -> bool {
+    const LOADER: &str = "libvulkan.so.1";
+    let on_path = std::env::var_os("LD_LIBRARY_PATH")
+        .is_some_and(|paths| std::env::split_paths(&paths).any(|p| p.join(LOADER).exists()));
+    on_path
+        || ["ldconfig", "/sbin/ldconfig"].iter().any(|ldconfig| {
+            Command::new(ldconfig)
+                .arg("-p")
+                .output()
+                .is_ok_and(|out| String::from_utf8_lossy(&out.stdout).contains(LOADER))
+        })
+}
+
+/// Makes sure a driver is there, installing the software one if told to.
+pub(crate) fn provide(install: bool) -> Result<()> {
+    let found = search();
+    if found.complete() {
+        return Ok(());
+    }
+    if !install {
+        bail!(
+            "wgpu needs a Vulkan driver, and this machine has {}\n  do: {}\n  \
+             or run this again with --install, as root on Debian and its kin",
+            found.missing(),
+            Search::remedy()
+        );
+    }
+    if !Path::new("/usr/bin/apt-get").exists() {
+        bail!(
+            "--install knows Debian's apt-get only, which is not here\n  do: install your \
+             system's package of Mesa's Vulkan drivers, or your GPU's driver"
+        );
+    }
+    println!("installing {PACKAGE}");
+    apt_get(&["update", "-qq"])?;
+    apt_get(&["install", "-y", "-qq", "--no-install-recommends", PACKAGE])?;
+    let found = search();
+    if !found.complete() {
+        bail!(
+            "{PACKAGE} was installed, and still there is {}",
+            found.missing()
+        );
+    }
+    Ok(())
+}
+
+fn apt_get(arguments: &[&str]) -> Result<()> {
+    let output = Command::new("apt-get")
+        .args(arguments)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .output()
+        .context("apt-get could not be started")?;
+    if !output.status.success() {
+        bail!(
+            "apt-get {} failed; it needs root\n{}",
+            arguments.join(" "),
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    Ok(())
+}
