@@ -2,7 +2,7 @@
 //! for, run on each device in turn.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -139,14 +139,7 @@ impl Test {
             .env("CARGO_TARGET_DIR", places::target())
             .output()
             .with_context(|| format!("cannot start {}", program.executable.display()))?;
-        let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
-        text.push_str(&String::from_utf8_lossy(&output.stderr));
-        let mut tally = Tally::read(&text, output.status.success());
-        tally.time = start.elapsed();
-        if !output.status.success() {
-            println!("---- {} ({})\n{text}", program.name(), output.status);
-        }
-        Ok(tally)
+        Ok(Tally::of(&program.name(), &output, start.elapsed()))
     }
 }
 
@@ -178,14 +171,7 @@ fn doc_tests(environment: &Environment) -> Result<Tally> {
         &["test", "--doc", "--release", "--package", "zoo-attention"],
         &environment,
     )?;
-    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
-    text.push_str(&String::from_utf8_lossy(&output.stderr));
-    let mut tally = Tally::read(&text, output.status.success());
-    tally.time = start.elapsed();
-    if !output.status.success() {
-        println!("---- doc tests\n{text}");
-    }
-    Ok(tally)
+    Ok(Tally::of("doc tests", &output, start.elapsed()))
 }
 
 /// What test programs said of themselves.
@@ -199,6 +185,23 @@ struct Tally {
 }
 
 impl Tally {
+    /// Reads the output of a test program, and shows it if it failed.
+    fn of(name: &str, output: &Output, time: Duration) -> Self {
+        let said = String::from_utf8_lossy(&output.stdout);
+        let complained = String::from_utf8_lossy(&output.stderr);
+        let mut tally = Self::read(&said, output.status.success());
+        tally.time = time;
+        if !output.status.success() {
+            println!("---- {name} ({})\n{said}", output.status);
+            // Test programs tell of failed tests on stdout. Their stderr holds
+            // panics that tests expect, and is the only clue when one falls.
+            if !said.contains("test result: ") {
+                println!("{complained}");
+            }
+        }
+        tally
+    }
+
     /// Counts the closing lines in a test program's output.
     fn read(text: &str, success: bool) -> Self {
         let mut tally = Self::default();

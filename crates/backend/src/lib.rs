@@ -14,8 +14,10 @@
 mod cpu;
 mod error;
 mod guard;
+#[cfg(feature = "tch")]
 mod libtorch;
 mod open;
+#[cfg(feature = "wgpu")]
 mod wgpu;
 
 pub use burn::tensor::Device;

@@ -1,5 +1,4 @@
 //! LibTorch: the library that was loaded, and whether it sees CUDA.
-#![cfg(feature = "tch")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

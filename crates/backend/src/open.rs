@@ -7,7 +7,7 @@ use burn::tensor::{Device, FloatDType, Tensor};
 use zoo_words::{Backend, BackendWord, Dtype};
 
 use crate::guard::guarded;
-use crate::{BackendError, cpu, libtorch, wgpu};
+use crate::{BackendError, cpu};
 
 /// A device that is ready, and what to tell people about it.
 #[derive(Debug, Clone)]
@@ -141,9 +141,9 @@ fn reach(word: BackendWord) -> Result<Reached, BackendError> {
         #[cfg(feature = "ndarray")]
         Backend::Ndarray => Ok(on_cpu(word, Device::ndarray())),
         #[cfg(feature = "wgpu")]
-        Backend::Wgpu | Backend::Vulkan => wgpu::reach(word),
+        Backend::Wgpu | Backend::Vulkan => crate::wgpu::reach(word),
         #[cfg(feature = "tch")]
-        Backend::Tch | Backend::TchCpu | Backend::TchCuda => libtorch::reach(word),
+        Backend::Tch | Backend::TchCpu | Backend::TchCuda => crate::libtorch::reach(word),
         #[cfg(feature = "cuda")]
         Backend::Cuda => reach_cuda(word),
         #[allow(unreachable_patterns)] // reachable in every build that lacks a backend

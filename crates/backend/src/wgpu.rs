@@ -1,5 +1,4 @@
 //! Graphics adapters: which there are, and which one a word means.
-#![cfg(feature = "wgpu")]
 
 use burn::tensor::wgpu::{WgpuBackend, wgpu};
 use burn::tensor::{Device, DeviceKind, read_sync};

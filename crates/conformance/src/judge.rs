@@ -2,7 +2,7 @@
 
 use burn::tensor::{Device, Tensor};
 use zoo_attention::Mechanism;
-use zoo_testkit::{Answer, Mismatch, Problem, Tolerance, solve};
+use zoo_testkit::{Mismatch, Problem, Tolerance, solve};
 
 use crate::Tensors;
 
@@ -13,6 +13,19 @@ pub struct Errors {
     pub context: f64,
     /// The worst of the three gradients; zero where none was taken.
     pub gradients: f64,
+    /// The worst of all as a share of what its tolerance allows.
+    pub share: f64,
+}
+
+impl Errors {
+    /// The worse of both, kind by kind.
+    pub fn max(self, other: Self) -> Self {
+        Self {
+            context: self.context.max(other.context),
+            gradients: self.gradients.max(other.gradients),
+            share: self.share.max(other.share),
+        }
+    }
 }
 
 /// Runs `mechanism` forward on `device` and compares the result with the oracle.
@@ -29,9 +42,12 @@ pub fn check_forward(
     let tensors = Tensors::new(problem, &inputs, device);
     let context = mechanism.attend(tensors.query, tensors.key, tensors.value, &tensors.options);
     let answer = solve(problem, &inputs);
+    let forward = Tolerance::F32_FORWARD.for_scores_up_to(answer.largest_score);
+    let error = forward.check("context", &numbers(context), &answer.context)?;
     Ok(Errors {
-        context: Tolerance::F32_FORWARD.check("context", &numbers(context), &answer.context)?,
+        context: error,
         gradients: 0.0,
+        share: error / forward.relative,
     })
 }
 
@@ -53,21 +69,19 @@ pub fn check_gradients(
     let context = mechanism.attend(query.clone(), key.clone(), value.clone(), &tensors.options);
     let gradients = (context.clone() * tensors.upstream).sum().backward();
 
-    let Answer {
-        context: want_context,
-        d_query,
-        d_key,
-        d_value,
-        ..
-    } = solve(problem, &inputs);
+    let answer = solve(problem, &inputs);
+    let forward = Tolerance::F32_FORWARD.for_scores_up_to(answer.largest_score);
+    let backward = Tolerance::F32_BACKWARD.for_scores_up_to(answer.largest_score);
+    let error = forward.check("context", &numbers(context), &answer.context)?;
     let mut errors = Errors {
-        context: Tolerance::F32_FORWARD.check("context", &numbers(context), &want_context)?,
+        context: error,
         gradients: 0.0,
+        share: error / forward.relative,
     };
     for (name, tensor, want) in [
-        ("d_query", &query, &d_query),
-        ("d_key", &key, &d_key),
-        ("d_value", &value, &d_value),
+        ("d_query", &query, &answer.d_query),
+        ("d_key", &key, &answer.d_key),
+        ("d_value", &value, &answer.d_value),
     ] {
         // A tensor the result does not depend on at all may have no gradient:
         // that is a gradient of zero.
@@ -75,8 +89,12 @@ pub fn check_gradients(
             Some(gradient) => numbers(gradient),
             None => vec![0.0; want.len()],
         };
-        let error = Tolerance::F32_BACKWARD.check(name, &got, want)?;
-        errors.gradients = errors.gradients.max(error);
+        let error = backward.check(name, &got, want)?;
+        errors = errors.max(Errors {
+            context: 0.0,
+            gradients: error,
+            share: error / backward.relative,
+        });
     }
     Ok(errors)
 }

@@ -22,6 +22,8 @@ pub struct Answer {
     pub weights: Vec<f64>,
     /// `[batch, heads, seq_q]`; minus infinity for a query that sees nothing.
     pub log_sum_exp: Vec<f64>,
+    /// The largest score by size, which says how far `f32` can be off.
+    pub largest_score: f64,
     /// `[batch, heads, seq_q, d_head]`
     pub d_query: Vec<f64>,
     /// `[batch, kv_heads, seq_k, d_head]`
@@ -43,6 +45,7 @@ pub fn solve(problem: &Problem, inputs: &Inputs) -> Answer {
         context: vec![0.0; rows * d_value],
         weights: vec![0.0; rows * seq_k],
         log_sum_exp: vec![f64::NEG_INFINITY; rows],
+        largest_score: 0.0,
         d_query: vec![0.0; inputs.query.len()],
         d_key: vec![0.0; inputs.key.len()],
         d_value: vec![0.0; inputs.value.len()],
@@ -63,6 +66,9 @@ pub fn solve(problem: &Problem, inputs: &Inputs) -> Answer {
             .iter()
             .map(|j| scale * dot(&query, &vector(&inputs.key, first_key + j, d_head)))
             .collect();
+        answer.largest_score = scores
+            .iter()
+            .fold(answer.largest_score, |size, score| size.max(score.abs()));
         let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = scores.iter().map(|s| (s - largest).exp()).sum();
         if !seen.is_empty() {

@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_wrong_word_gets_the_nearest() {
-        let error = "fb16".parse::<Dtype>().unwrap_err();
+        let error = "bf61".parse::<Dtype>().unwrap_err();
         assert_eq!(error.nearest(), Some("bf16"));
     }
 }
