@@ -27,7 +27,7 @@ const SENTENCE: [(&str, [f32; 2], [f32; 2]); 8] = [
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let word = std::env::args().nth(1).unwrap_or_else(|| "flex".to_owned());
     let opened = zoo_backend::open(word.parse::<BackendWord>()?, Dtype::F32)?;
-    println!("on {opened}\n");
+    println!("device: {opened}\n");
 
     let words = SENTENCE.map(|(word, _, _)| word);
     let asks = SENTENCE.map(|(_, asks, _)| asks);

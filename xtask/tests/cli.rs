@@ -62,6 +62,22 @@ fn wgpu_and_vulkan_do_not_share_a_build() {
     assert!(stderr(&output).contains("wgpu and vulkan cannot share a build"));
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn wgpu_without_a_driver_names_the_package() {
+    let output = xtask(&["test", "--backend", "wgpu"])
+        .env("VK_DRIVER_FILES", "/nowhere.json")
+        .output()
+        .expect("it starts");
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(
+        said.contains("apt-get install mesa-vulkan-drivers"),
+        "{said}"
+    );
+    assert!(said.contains("--install"), "{said}");
+}
+
 #[test]
 fn a_wrong_libtorch_is_named() {
     let output = xtask(&["test", "--backend", "tch-cpu"])

@@ -1,0 +1,88 @@
+//! The program that opens a device and tells what it is: kept, found, asked.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use zoo_words::{Backend, BackendWord};
+
+use crate::backends::Environment;
+use crate::build::Built;
+use crate::places;
+
+/// The program, and the package it is in.
+pub(super) const PROBE: &str = "zoo-backend";
+
+/// What the probe prints.
+#[derive(Deserialize)]
+pub(super) struct Probed {
+    pub(super) device: Option<String>,
+    #[serde(default)]
+    pub(super) dtypes: Vec<String>,
+    pub(super) memory: Option<u64>,
+    pub(super) error: Option<String>,
+}
+
+/// Keeps the probe among `built` under the features it was built with, since
+/// the next build puts another in its place.
+pub(crate) fn keep_probe(built: &[Built], features: &[&str]) -> Result<()> {
+    let Some(probe) = built
+        .iter()
+        .find(|built| !built.test && built.kind == "bin" && built.target == PROBE)
+    else {
+        return Ok(());
+    };
+    let folder = probes();
+    fs::create_dir_all(&folder)
+        .with_context(|| format!("cannot create the folder {}", folder.display()))?;
+    let kept = folder.join(features.join("+"));
+    let partial = folder.join(".partial");
+    fs::copy(&probe.executable, &partial)
+        .and_then(|_| fs::rename(&partial, &kept))
+        .with_context(|| format!("cannot keep {}", kept.display()))
+}
+
+fn probes() -> PathBuf {
+    places::target().join("zoo-probes")
+}
+
+/// The newest probe that has `backend` compiled in.
+pub(super) fn probe_for(backend: Backend) -> Option<PathBuf> {
+    let has = |name: &str, feature: &str| name.split('+').any(|part| part == feature);
+    fs::read_dir(probes())
+        .ok()?
+        .flatten()
+        .filter(|entry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            // With `vulkan` compiled in, `wgpu` is another backend than alone.
+            has(&name, backend.feature()) && (backend != Backend::Wgpu || !has(&name, "vulkan"))
+        })
+        .max_by_key(|entry| entry.metadata().and_then(|m| m.modified()).ok())
+        .map(|entry| entry.path())
+}
+
+/// Asks the probe about a backend; an error is what stands in its way.
+pub(super) fn ask(
+    probe: &Path,
+    backend: Backend,
+    environment: &Environment,
+) -> Result<Probed, String> {
+    let word = BackendWord::from(backend).to_string();
+    let output = Command::new(probe)
+        .arg(word)
+        .envs(environment.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("{} does not run: {error}", probe.display()))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    // A probe that falls over before it speaks: the loader's words are all there is.
+    said.lines()
+        .last()
+        .and_then(|line| serde_json::from_str(line).ok())
+        .ok_or_else(|| {
+            let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            format!("the probe ended with {}: {words}", output.status)
+        })
+}
