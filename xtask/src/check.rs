@@ -67,6 +67,7 @@ impl Check {
                 let test = Test {
                     backends: self.backends.clone(),
                     filter: None,
+                    timings: false,
                 };
                 test.run()
             }

@@ -20,6 +20,10 @@ pub(crate) struct Test {
 
     /// Run only the tests whose name contains this
     pub(crate) filter: Option<String>,
+
+    /// Have cargo write a report of where the build's time went
+    #[arg(long)]
+    pub(crate) timings: bool,
 }
 
 /// Packages that link Burn and are tested, those with a feature for each backend first.
@@ -62,7 +66,7 @@ impl Test {
             plain.add(self.execute(program, &environment)?);
         }
         if self.filter.is_none() {
-            plain.add(doc_tests(&environment)?);
+            plain.add(self.doc_tests(&environment)?);
         }
         plain.print("no device");
         total.add(plain);
@@ -119,14 +123,24 @@ impl Test {
         let (mut programs, light_took) = build::cargo_build(&light, &Environment::new())?;
 
         let features = features(&self.backends.features());
-        let mut arguments = vec!["test", "--no-run", "--release", "--features", &features];
-        for package in WITH_FEATURES.iter().chain(&WITHOUT_FEATURES) {
-            arguments.extend(["--package", package]);
+        let mut arguments = with_burn(&features);
+        arguments.push("--no-run");
+        if self.timings {
+            arguments.push("--timings");
         }
         let (heavy, heavy_took) = build::cargo_build(&arguments, environment)?;
         doctor::keep_probe(&heavy, &self.backends.features())?;
         programs.extend(heavy);
         Ok((programs, light_took + heavy_took))
+    }
+
+    fn doc_tests(&self, environment: &Environment) -> Result<Tally> {
+        let start = Instant::now();
+        let features = features(&self.backends.features());
+        let mut arguments = with_burn(&features);
+        arguments.push("--doc");
+        let output = build::cargo_output(&arguments, environment)?;
+        Ok(Tally::of("doc tests", &output, start.elapsed()))
     }
 
     fn execute(&self, program: &Built, environment: &Environment) -> Result<Tally> {
@@ -163,15 +177,14 @@ impl Built {
     }
 }
 
-fn doc_tests(environment: &Environment) -> Result<Tally> {
-    let start = Instant::now();
-    let mut environment = environment.clone();
-    environment.push(("CARGO_TERM_QUIET", "true".into()));
-    let output = build::cargo_output(
-        &["test", "--doc", "--release", "--package", "zoo-attention"],
-        &environment,
-    )?;
-    Ok(Tally::of("doc tests", &output, start.elapsed()))
+/// `cargo test` over the packages that link Burn. Always the same packages, so
+/// that cargo settles on the same features and never compiles Burn twice.
+fn with_burn(features: &str) -> Vec<&str> {
+    let mut arguments = vec!["test", "--release", "--features", features];
+    for package in WITH_FEATURES.iter().chain(&WITHOUT_FEATURES) {
+        arguments.extend(["--package", package]);
+    }
+    arguments
 }
 
 /// What test programs said of themselves.
