@@ -49,8 +49,18 @@ impl Backends {
 
     /// The cargo features that compile them in.
     pub(crate) fn features(&self) -> Vec<&'static str> {
+        self.features_with(vulkan::has_gpu())
+    }
+
+    fn features_with(&self, gpu: bool) -> Vec<&'static str> {
         let words = self.words().iter();
         let mut features: Vec<_> = words.map(|word| word.backend.feature()).collect();
+        // Trying kernels out pays on a GPU. A software adapter takes minutes for
+        // it, and would find the same kernel for every shape.
+        let tunes = |feature: &&str| ["wgpu", "vulkan", "cuda"].contains(feature);
+        if gpu && features.iter().any(tunes) {
+            features.push("autotune");
+        }
         features.sort_unstable();
         features.dedup();
         features
@@ -112,11 +122,14 @@ mod tests {
     }
 
     #[test]
-    fn libtorch_words_share_a_feature() {
-        let backends = Backends {
-            words: parse("tch-cpu,flex,tch-cuda").unwrap_or_else(|error| panic!("{error}")),
-            install: false,
+    fn features_follow_from_words_and_machine() {
+        let features = |text: &str, gpu: bool| {
+            let words = parse(text).unwrap_or_else(|error| panic!("{error}"));
+            let install = false;
+            Backends { words, install }.features_with(gpu)
         };
-        assert_eq!(backends.features(), ["flex", "tch"]);
+        assert_eq!(features("tch-cpu,flex,tch-cuda", true), ["flex", "tch"]);
+        assert_eq!(features("wgpu", false), ["wgpu"]);
+        assert_eq!(features("wgpu", true), ["autotune", "wgpu"]);
     }
 }

@@ -38,13 +38,14 @@ impl Bench {
     fn measure(&self, word: BackendWord) -> Result<()> {
         let backend = self.backends.only(word);
         let environment = backend.prepare()?;
+        let features = backend.features().join(",");
         let arguments = [
             "build",
             "--release",
             "--package",
             PROGRAM,
             "--features",
-            word.backend.feature(),
+            &features,
         ];
         let (built, _) = build::cargo_build(&arguments, &environment)?;
         let program = built

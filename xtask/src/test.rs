@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use zoo_words::Backend;
 
 use crate::backends::{Backends, Environment};
 use crate::build::{self, Built};
@@ -74,11 +73,6 @@ impl Test {
         for word in self.backends.words() {
             let mut environment = environment.clone();
             environment.push(("ZOO_BACKEND", word.to_string().into()));
-            if word.backend == Backend::Wgpu && std::env::var_os(AUTOTUNE).is_none() {
-                // Trying out kernels takes minutes on a software adapter, and
-                // which of them is fastest does not matter to a test.
-                environment.push((AUTOTUNE, "minimal".into()));
-            }
             let mut tally = Tally::default();
             for program in &on_device {
                 tally.add(self.execute(program, &environment)?);
@@ -156,8 +150,6 @@ impl Test {
         Ok(Tally::of(&program.name(), &output, start.elapsed()))
     }
 }
-
-const AUTOTUNE: &str = "CUBECL_AUTOTUNE_LEVEL";
 
 impl Built {
     /// Integration tests of the packages with backend features open a device;

@@ -80,6 +80,18 @@ fn has_loader() -> bool {
         })
 }
 
+/// Whether the machine has a GPU, as far as can be told without opening it.
+pub(crate) fn has_gpu() -> bool {
+    if !cfg!(target_os = "linux") {
+        return true;
+    }
+    let entries = |folder| fs::read_dir(folder).into_iter().flatten().flatten();
+    let named =
+        |entry: fs::DirEntry, start: &str| entry.file_name().to_string_lossy().starts_with(start);
+    entries("/dev/dri").any(|entry| named(entry, "renderD"))
+        || entries("/dev").any(|entry| named(entry, "nvidia"))
+}
+
 /// Makes sure a driver is there, installing the software one if told to.
 pub(crate) fn provide(install: bool) -> Result<()> {
     let found = search();
