@@ -113,9 +113,18 @@ pub(crate) fn cargo_run(arguments: &[&str], environment: &Environment) -> Result
 fn cargo(arguments: &[&str], environment: &Environment) -> Command {
     // The cargo that runs us, not another one on the path.
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command
-        .args(arguments)
-        .current_dir(places::workspace())
-        .envs(environment.iter().map(|(name, value)| (name, value)));
+    command.args(arguments).current_dir(places::workspace());
+    // `cargo run` tells us about our own package, and some build scripts watch
+    // those very variables: passed on, they would rebuild half of LibTorch's
+    // bindings whenever cargo was last called from a shell, or in another clone.
+    for (name, _) in std::env::vars_os() {
+        let about_us = name.to_str().is_some_and(|name| {
+            name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+        });
+        if about_us {
+            command.env_remove(name);
+        }
+    }
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
     command
 }
