@@ -8,6 +8,9 @@
 //! A pronoun asks for an animal, a preposition for a place: each finds the last
 //! word that has what it asks for, and never one to its right.
 
+use std::error::Error;
+use std::process::ExitCode;
+
 use burn::tensor::Tensor;
 use zoo_attention::{AttentionOptions, Pattern, standard};
 use zoo_backend::{BackendWord, Dtype};
@@ -24,7 +27,17 @@ const SENTENCE: [(&str, [f32; 2], [f32; 2]); 8] = [
     ("outside", [0.0, 1.0], [0.0, 0.0]),
 ];
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let word = std::env::args().nth(1).unwrap_or_else(|| "flex".to_owned());
     let opened = zoo_backend::open(word.parse::<BackendWord>()?, Dtype::F32)?;
     println!("device: {opened}\n");

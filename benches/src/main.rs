@@ -5,9 +5,11 @@
 mod cases;
 mod timing;
 
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use cases::Measured;
 use clap::Parser;
 use comfy_table::{CellAlignment, Table, presets};
 use zoo_backend::{BackendWord, Dtype};
@@ -25,7 +27,7 @@ struct Arguments {
 
     /// Lengths to measure at
     #[arg(long, value_delimiter = ',', default_value = "256,1024")]
-    seq: Vec<usize>,
+    seq: Vec<NonZeroUsize>,
 }
 
 fn main() -> ExitCode {
@@ -45,9 +47,16 @@ fn run(arguments: &Arguments) -> Result<()> {
     table.load_preset(presets::UTF8_BORDERS_ONLY).set_header([
         "case", "pass", "n", "median", "10th", "90th", "GFLOP/s", "error",
     ]);
-    for case in cases::cases(&arguments.seq) {
-        let row = case.measure(&opened.device)?;
-        table.add_row(row);
+    let lengths: Vec<usize> = arguments.seq.iter().map(|n| n.get()).collect();
+    let mut wrong = 0;
+    for case in cases::cases(&lengths) {
+        match case.measure(&opened.device)? {
+            Measured::Right(row) => table.add_row(row),
+            Measured::Wrong(row) => {
+                wrong += 1;
+                table.add_row(row)
+            }
+        };
     }
     for column in table.column_iter_mut().skip(2) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -56,5 +65,6 @@ fn run(arguments: &Arguments) -> Result<()> {
     println!(
         "times in ms; attention: batch 1, 8 heads, d_head 64; error: largest, relative to the oracle's largest number"
     );
+    anyhow::ensure!(wrong == 0, "{wrong} of the cases computed something wrong");
     Ok(())
 }

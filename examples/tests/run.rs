@@ -28,3 +28,14 @@ fn the_pronoun_looks_at_the_cat() {
     // The future is hidden.
     assert_eq!(column(row("it"), 7).trim(), "", "{said}");
 }
+
+#[test]
+fn a_misspelt_backend_is_explained() {
+    let output = Command::new(env!("CARGO_BIN_EXE_where_it_looks"))
+        .arg("wpgu")
+        .output()
+        .expect("cargo built it");
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("did you mean wgpu?"), "{said}");
+}

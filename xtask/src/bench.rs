@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: builds the measuring program for one backend after
 //! another and runs it.
 
+use std::num::NonZeroUsize;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -21,7 +22,7 @@ pub(crate) struct Bench {
 
     /// Lengths to measure at, with commas
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
-    seq: Vec<usize>,
+    seq: Vec<NonZeroUsize>,
 }
 
 /// The measuring program, and the package it is in.
@@ -55,10 +56,10 @@ impl Bench {
         let mut command = Command::new(&program.executable);
         command
             .args(["--backend", &word.to_string()])
-            .args(["--dtype", self.dtype.word()])
-            .envs(environment.iter().map(|(name, value)| (name, value)));
+            .args(["--dtype", self.dtype.word()]);
+        build::set(&mut command, &environment);
         if !self.seq.is_empty() {
-            let lengths: Vec<String> = self.seq.iter().map(usize::to_string).collect();
+            let lengths: Vec<String> = self.seq.iter().map(NonZeroUsize::to_string).collect();
             command.args(["--seq", &lengths.join(",")]);
         }
         let status = command.status().context("zoo-bench could not be started")?;

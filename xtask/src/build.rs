@@ -67,7 +67,9 @@ pub(crate) fn cargo_build(
         bail!("the build failed: cargo {}", arguments.join(" "));
     }
     let mut built = Vec::new();
-    for line in String::from_utf8_lossy(&output.stdout).lines() {
+    let output = String::from_utf8_lossy(&output.stdout);
+    // Proc macros may print too; cargo's own lines are the JSON objects.
+    for line in output.lines().filter(|line| line.starts_with('{')) {
         let message: Message =
             serde_json::from_str(line).with_context(|| format!("cargo printed {line:?}"))?;
         if let Message::CompilerArtifact {
@@ -113,7 +115,16 @@ pub(crate) fn cargo_run(arguments: &[&str], environment: &Environment) -> Result
 fn cargo(arguments: &[&str], environment: &Environment) -> Command {
     // The cargo that runs us, not another one on the path.
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(arguments).current_dir(places::workspace());
+    command
+        .args(arguments)
+        .current_dir(places::workspace())
+        .env("CARGO_TARGET_DIR", places::target());
+    set(&mut command, environment);
+    command
+}
+
+/// Gives `command` the environment of a child of ours.
+pub(crate) fn set(command: &mut Command, environment: &Environment) {
     // `cargo run` tells us about our own package, and some build scripts watch
     // those very variables: passed on, they would rebuild half of LibTorch's
     // bindings whenever cargo was last called from a shell, or in another clone.
@@ -125,6 +136,14 @@ fn cargo(arguments: &[&str], environment: &Environment) -> Command {
             command.env_remove(name);
         }
     }
+    // torch-sys would take these over the LIBTORCH we found and checked.
+    for name in [
+        "LIBTORCH_USE_PYTORCH",
+        "LIBTORCH_INCLUDE",
+        "LIBTORCH_LIB",
+        "LIBTORCH_STATIC",
+    ] {
+        command.env_remove(name);
+    }
     command.envs(environment.iter().map(|(name, value)| (name, value)));
-    command
 }

@@ -121,6 +121,8 @@ pub(crate) fn find() -> Result<Option<LibTorch>> {
 }
 
 fn users(folder: &Path, any_version: bool) -> Result<LibTorch> {
+    // A build script would count a relative path from its own package.
+    let folder = &std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     let Some(found) = LibTorch::at(folder, Source::Environment) else {
         bail!(
             "LIBTORCH is set to {}, which holds no LibTorch (no include/torch, no lib/libtorch_cpu)\n  \
@@ -151,7 +153,9 @@ fn pythons() -> Option<LibTorch> {
         .output()
         .ok()?;
     let folder = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    LibTorch::at(Path::new(&folder), Source::Python)
+    (!folder.is_empty())
+        .then(|| LibTorch::at(Path::new(&folder), Source::Python))
+        .flatten()
 }
 
 /// The Python on the path, if it runs.
@@ -166,6 +170,19 @@ pub(crate) fn python() -> Option<&'static str> {
     })
 }
 
+/// The C++ compiler that LibTorch's bindings are compiled with, as it names itself.
+pub(crate) fn cxx_compiler() -> Option<String> {
+    let users = std::env::var("CXX").ok();
+    users
+        .into_iter()
+        .chain(["c++", "g++", "clang++"].map(str::to_owned))
+        .find_map(|name| {
+            let output = Command::new(name).arg("--version").output().ok()?;
+            let text = String::from_utf8_lossy(&output.stdout);
+            text.lines().next().map(str::to_owned)
+        })
+}
+
 /// Our own copy's folder, there or not.
 fn private() -> Result<PathBuf> {
     Ok(places::cache()?.join("libtorch").join(VERSION))
@@ -178,6 +195,11 @@ fn private() -> Result<PathBuf> {
 /// When none is found and none can be installed, saying which of the three ways
 /// to provide one are open.
 pub(crate) fn provide() -> Result<LibTorch> {
+    if cxx_compiler().is_none() {
+        bail!(
+            "the tch backends need a C++ compiler for LibTorch's bindings\n  do: apt-get install g++"
+        );
+    }
     if let Some(found) = find()? {
         return Ok(found);
     }
@@ -218,17 +240,21 @@ fn install(home: &Path) -> Result<()> {
             .with_context(|| format!("cannot remove the unfinished {}", partial.display()))?;
     }
 
-    println!(
+    eprintln!(
         "installing torch=={VERSION} into {} (once; about 4 GB to download)",
         home.display()
     );
     let status = Command::new(python)
         .args(["-m", "pip", "install", "--no-warn-script-location"])
-        .args(["--disable-pip-version-check", "--root-user-action=ignore"])
+        .arg("--disable-pip-version-check")
+        // An option only newer pips know; as a variable, older ones ignore it.
+        .env("PIP_ROOT_USER_ACTION", "ignore")
         .arg("--target")
         .arg(&partial)
         .arg(format!("torch=={VERSION}"))
         .stdin(Stdio::null())
+        // Progress is no result: stdout may be somebody's JSON.
+        .stdout(std::io::stderr())
         .status()
         .context("pip could not be started")?;
     if !status.success() {

@@ -5,21 +5,21 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 /// The root of the workspace.
-pub(crate) fn workspace() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap_or(Path::new("."))
+pub(crate) fn workspace() -> PathBuf {
+    // Clones may share a target directory, and so this very program: `cargo run`
+    // says whose it is now, the compiler only whose it was first.
+    let package = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    package.parent().map(Path::to_owned).unwrap_or(package)
 }
 
 /// The target directory: the user's `CARGO_TARGET_DIR`, or `target` in the workspace.
 pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR")
         .filter(|folder| !folder.is_empty())
-        .map_or_else(
-            || workspace().join("target"),
-            // cargo reads a relative one from where it runs, which is the workspace.
-            |folder| workspace().join(folder),
-        )
+        // A relative one counts from where the user is, as for the cargo that runs us.
+        .and_then(|folder| std::path::absolute(folder).ok())
+        .unwrap_or_else(|| workspace().join("target"))
 }
 
 /// The project's folder under the user's cache directory.

@@ -1,7 +1,6 @@
 //! `cargo xtask test`: one set of test programs with all the backends asked
 //! for, run on each device in turn.
 
-use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
@@ -25,7 +24,8 @@ pub(crate) struct Test {
     pub(crate) timings: bool,
 }
 
-/// Packages that link Burn and are tested, those with a feature for each backend first.
+/// Packages that are tested in the release profile: those with a feature for
+/// each backend, and those without.
 const WITH_FEATURES: [&str; 4] = [
     "zoo-conformance",
     "zoo-backend",
@@ -139,12 +139,10 @@ impl Test {
 
     fn execute(&self, program: &Built, environment: &Environment) -> Result<Tally> {
         let start = Instant::now();
-        let output = Command::new(&program.executable)
-            .args(&self.filter)
-            .current_dir(&program.package)
-            .envs(environment.iter().map(|(name, value)| (name, value)))
-            // Some tests start the workspace's programs and cargo by themselves.
-            .env("CARGO_TARGET_DIR", places::target())
+        let mut command = Command::new(&program.executable);
+        command.args(&self.filter).current_dir(&program.package);
+        build::set(&mut command, environment);
+        let output = command
             .output()
             .with_context(|| format!("cannot start {}", program.executable.display()))?;
         Ok(Tally::of(&program.name(), &output, start.elapsed()))
@@ -163,9 +161,10 @@ impl Built {
     }
 
     fn name(&self) -> String {
-        let package = self.package.strip_prefix(places::workspace());
-        let package = package.map(Path::to_owned).unwrap_or_default();
-        format!("{}: {} {}", package.display(), self.kind, self.target)
+        let workspace = places::workspace();
+        let package = self.package.strip_prefix(&workspace);
+        let package = package.unwrap_or(&self.package).display();
+        format!("{package}: {} {}", self.kind, self.target)
     }
 }
 
@@ -184,6 +183,8 @@ fn with_burn(features: &str) -> Vec<&str> {
 struct Tally {
     passed: usize,
     failed: usize,
+    /// Whether a program ended without telling of a failed test.
+    fell: bool,
     time: Duration,
     /// Lines worth showing: the device in use, the worst error.
     notes: Vec<String>,
@@ -196,11 +197,11 @@ impl Tally {
         let complained = String::from_utf8_lossy(&output.stderr);
         let mut tally = Self::read(&said, output.status.success());
         tally.time = time;
-        if !output.status.success() {
+        if tally.failed > 0 {
             println!("---- {name} ({})\n{said}", output.status);
             // Test programs tell of failed tests on stdout. Their stderr holds
             // panics that tests expect, and is the only clue when one falls.
-            if !said.contains("test result: ") {
+            if tally.fell {
                 println!("{complained}");
             }
         }
@@ -218,8 +219,10 @@ impl Tally {
                 tally.notes.push(line.to_owned());
             }
         }
-        // One that fell before it could count is a failure all the same.
-        if !success && tally.failed == 0 {
+        // One that fell without counting a failure, or never counted at all, is
+        // a failure all the same.
+        tally.fell = tally.failed == 0 && !(success && text.contains("test result: "));
+        if tally.fell {
             tally.failed = 1;
         }
         tally
@@ -281,6 +284,9 @@ mod tests {
     #[test]
     fn a_program_that_falls_silently_is_a_failure() {
         assert_eq!(Tally::read("Segmentation fault", false).failed, 1);
-        assert_eq!(Tally::read("", true).failed, 0);
+        assert_eq!(Tally::read("", true).failed, 1);
+        let closed = "test result: ok. 4 passed; 0 failed";
+        assert_eq!(Tally::read(closed, true).failed, 0);
+        assert_eq!(Tally::read(closed, false).failed, 1);
     }
 }

@@ -112,7 +112,7 @@ pub(crate) fn provide(install: bool) -> Result<()> {
              system's package of Mesa's Vulkan drivers, or your GPU's driver"
         );
     }
-    println!("installing {PACKAGE}");
+    eprintln!("installing {PACKAGE}");
     apt_get(&["update", "-qq"])?;
     apt_get(&["install", "-y", "-qq", "--no-install-recommends", PACKAGE])?;
     let found = search();

@@ -95,6 +95,8 @@ fn without_libtorch_and_python_the_three_ways_are_named() {
     let empty = Empty::new("libtorch");
     let output = xtask(&["test", "--backend", "tch-cpu"])
         .env("PATH", &empty.0)
+        // It asks any compiler for its version, so any program that has one will do.
+        .env("CXX", env!("CARGO"))
         .env("XDG_CACHE_HOME", &empty.0)
         .env_remove("LIBTORCH")
         .output()
@@ -109,6 +111,23 @@ fn without_libtorch_and_python_the_three_ways_are_named() {
     ] {
         assert!(said.contains(part), "{part} is missing in {said}");
     }
+}
+
+#[test]
+fn without_a_compiler_it_is_named_before_anything_is_downloaded() {
+    let empty = Empty::new("compiler");
+    let output = xtask(&["test", "--backend", "tch-cpu"])
+        .env("PATH", &empty.0)
+        .env("XDG_CACHE_HOME", &empty.0)
+        .env_remove("LIBTORCH")
+        .env_remove("CXX")
+        .output()
+        .expect("it starts");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("apt-get install g++"),
+        "{output:?}"
+    );
 }
 
 /// A pip that is killed half-way leaves nothing that is used later.
@@ -154,6 +173,7 @@ fn the_doctor_finds_what_is_missing() {
         .env("VK_DRIVER_FILES", "/nowhere.json")
         .env_remove("LIBTORCH")
         .env_remove("CXX")
+        .env_remove("COLUMNS")
         .output()
         .expect("it starts");
     assert!(output.status.success(), "{output:?}");

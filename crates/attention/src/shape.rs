@@ -51,7 +51,7 @@ impl AttentionShape {
             "{op}: the {heads} heads of query must be a multiple of the {kv_heads} heads of key and value",
         );
         assert!(
-            seq_q > 0 && seq_k > 0 && d_head > 0 && d_value > 0,
+            ![batch, heads, seq_q, seq_k, d_head, d_value].contains(&0),
             "{op}: no size may be zero, got query {:?}, key {:?}, value {:?}",
             query.dims(),
             key.dims(),

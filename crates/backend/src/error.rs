@@ -9,17 +9,16 @@ pub enum BackendError {
     /// The program was built without this backend.
     #[error(
         "backend \"{backend}\" is not compiled into this program (it has: {})\n  \
-         compile it in: cargo run --release --package {program} --features {}",
-        list(compiled),
-        backend.feature()
+         compile it in: {command}",
+        list(compiled)
     )]
     NotCompiled {
         /// The backend asked for.
         backend: Backend,
         /// The cargo features this program was built with.
         compiled: Vec<&'static str>,
-        /// The package the program belongs to.
-        program: String,
+        /// The command that compiles it in.
+        command: String,
     },
 
     /// No graphics adapter at all.

@@ -43,7 +43,10 @@ pub(crate) fn reach(word: BackendWord) -> Result<Reached, BackendError> {
         return Err(BackendError::NoSuchCuda { word, count });
     }
     Ok(Reached {
-        word,
+        word: BackendWord {
+            index: Some(index),
+            ..word
+        },
         device: Device::libtorch_cuda(index),
         name: format!("{}, {}", loaded(), card(index)),
         software: false,

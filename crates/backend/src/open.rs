@@ -1,4 +1,4 @@
-//! From a word to a device: the only `match` over backends in the project.
+//! From a word to a device: where a backend is chosen.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -101,23 +101,34 @@ pub fn compiled() -> Vec<&'static str> {
 /// [`BackendError`], for everything that can be missing: see its variants.
 pub fn open(word: BackendWord, dtype: Dtype) -> Result<Opened, BackendError> {
     // A wgpu device can be set up once, and a device's dtype settled once, in a
-    // process: what is open stays here.
-    static OPEN: Mutex<Vec<Opened>> = Mutex::new(Vec::new());
+    // process: what was reached and opened stays here.
+    static OPEN: Mutex<Vec<(Reached, Option<Opened>)>> = Mutex::new(Vec::new());
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(opened) = open.iter().find(|opened| opened.word == word) {
+    let known = |open: &[(Reached, _)], word| open.iter().position(|(r, _)| r.word == word);
+    let at = match known(&open, word) {
+        Some(at) => at,
+        None => {
+            let reached = guarded(|| reach(word))
+                .unwrap_or_else(|reason| Err(BackendError::Start { word, reason }))?;
+            // `tch` turns into one of two words, which may be open already.
+            known(&open, reached.word).unwrap_or_else(|| {
+                open.push((reached, None));
+                open.len() - 1
+            })
+        }
+    };
+    let (reached, opened) = &mut open[at];
+    if let Some(opened) = opened {
         return opened.again(dtype);
     }
-    let reached = reach(word)?;
-    // `tch` may have turned into a word that is open already.
-    if let Some(opened) = open.iter().find(|opened| opened.word == reached.word) {
-        return opened.again(dtype);
-    }
-    let opened = settle(reached, dtype)?;
-    open.push(opened.clone());
-    Ok(opened)
+    let word = reached.word;
+    let settled = guarded(|| settle(reached.clone(), dtype))
+        .unwrap_or_else(|reason| Err(BackendError::Start { word, reason }))?;
+    Ok(opened.insert(settled).clone())
 }
 
 /// A device that answers, before its dtype is settled.
+#[derive(Clone)]
 pub(crate) struct Reached {
     pub(crate) word: BackendWord,
     pub(crate) device: Device,
@@ -131,7 +142,7 @@ fn reach(word: BackendWord) -> Result<Reached, BackendError> {
         return Err(BackendError::NotCompiled {
             backend: word.backend,
             compiled: compiled(),
-            program: program(),
+            command: rebuild(word.backend.feature()),
         });
     }
     #[allow(deprecated)] // Burn 0.22 is the last to carry ndarray and LibTorch; we carry both.
@@ -164,18 +175,20 @@ pub(crate) fn on_cpu(word: BackendWord, device: Device) -> Reached {
 
 #[cfg(feature = "cuda")]
 fn reach_cuda(word: BackendWord) -> Result<Reached, BackendError> {
-    let device = Device::cuda(word.index.unwrap_or(0));
-    // Burn opens a CUDA device with the first work it gets, and panics without a driver.
-    match guarded(|| device.identity().map(|identity| identity.name)) {
-        Ok(name) => Ok(Reached {
-            word,
-            device,
-            name: name.unwrap_or_else(|| "CUDA".to_owned()),
-            software: false,
-            memory: None,
-        }),
-        Err(reason) => Err(BackendError::Start { word, reason }),
-    }
+    let index = word.index.unwrap_or(0);
+    let device = Device::cuda(index);
+    // Burn opens a CUDA device with the first question it gets.
+    let name = device.identity().map(|identity| identity.name);
+    Ok(Reached {
+        word: BackendWord {
+            index: Some(index),
+            ..word
+        },
+        device,
+        name: name.unwrap_or_else(|| "CUDA".to_owned()),
+        software: false,
+        memory: None,
+    })
 }
 
 fn settle(reached: Reached, dtype: Dtype) -> Result<Opened, BackendError> {
@@ -223,10 +236,27 @@ fn float(dtype: Dtype) -> FloatDType {
     }
 }
 
-/// The package of the running program: our programs are named after theirs.
-fn program() -> String {
-    std::env::current_exe()
-        .ok()
-        .and_then(|path| Some(path.file_stem()?.to_str()?.to_owned()))
-        .unwrap_or_else(|| "YOURS".to_owned())
+/// The command that builds and runs this program again with `feature` in it.
+fn rebuild(feature: &str) -> String {
+    let path = std::env::current_exe().unwrap_or_default();
+    let program = path.file_stem().unwrap_or_default().to_string_lossy();
+    // `cargo run` and `cargo test` say which package; else programs of ours are
+    // mostly named after theirs.
+    let package = std::env::var("CARGO_PKG_NAME").unwrap_or_else(|_| program.to_string());
+    let is_test = path.parent().is_some_and(|folder| folder.ends_with("deps"));
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut command = match is_test {
+        true => format!("cargo test --release --package {package} --features {feature}"),
+        false => format!(
+            "cargo run --release --package {package} --bin {program} --features {feature} -- {}",
+            arguments.join(" ")
+        ),
+    };
+    if feature == "tch" {
+        command.push_str(
+            "\n  with LIBTORCH set to a LibTorch 2.9; cargo xtask sets it: \
+             cargo xtask test --backend tch-cpu",
+        );
+    }
+    command
 }

@@ -36,7 +36,8 @@ pub(crate) fn reach(word: BackendWord) -> Result<Reached, BackendError> {
     };
     // With the feature `vulkan` shaders become SPIR-V whatever the word was.
     // Asked before the device is opened: opening is what crashes.
-    if cfg!(feature = "vulkan") && !adapters.iter().any(is_gpu) {
+    let software_only = adapters.iter().all(|a| a.device_type == DeviceType::Cpu);
+    if cfg!(feature = "vulkan") && software_only {
         return Err(BackendError::SpirvOnSoftware {
             word,
             adapter: describe(&adapters[0]),
@@ -52,7 +53,7 @@ pub(crate) fn reach(word: BackendWord) -> Result<Reached, BackendError> {
             reason: error.to_string(),
         })?;
     let adapter = setup.adapter.get_info();
-    let software = !is_gpu(&adapter);
+    let software = adapter.device_type == DeviceType::Cpu;
     Ok(Reached {
         word,
         device,
@@ -77,7 +78,7 @@ fn adapters(apis: &[wgpu::Backend]) -> Vec<AdapterInfo> {
             .iter()
             .map(wgpu::Adapter::get_info)
             .collect();
-        if found.iter().any(is_gpu) {
+        if found.iter().any(|a| a.device_type != DeviceType::Cpu) {
             return found;
         }
         if software_only.is_empty() {

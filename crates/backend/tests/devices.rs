@@ -1,7 +1,6 @@
 //! What people get from a word: a device that computes, or an error that helps.
 //! On the device `ZOO_BACKEND` names (default: flex).
 
-use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -62,7 +61,7 @@ fn trials(opened: &Opened) -> Vec<Trial> {
                         &[
                             &format!("backend \"{backend}\" is not compiled into this program"),
                             &format!(
-                                "cargo run --release --package zoo-backend --features {}",
+                                "cargo run --release --package zoo-backend --bin zoo-backend --features {} -- {backend}",
                                 backend.feature()
                             ),
                         ],
@@ -142,7 +141,10 @@ fn adapter_trials(opened: &Opened) -> Vec<Trial> {
 }
 
 fn libtorch_trials(opened: &Opened) -> Vec<Trial> {
-    if Path::new("/proc/driver/nvidia/version").exists() {
+    // `tch` goes where CUDA is.
+    let said = probe(&["tch"]).output().map(|output| output.stdout);
+    let cuda = said.is_ok_and(|said| String::from_utf8_lossy(&said).contains("tch-cuda"));
+    if cuda {
         vec![trial("a-cuda-device-beyond-the-last", opened, |_| {
             refused(&["tch-cuda:99"], &["CUDA device(s), counted from 0"])
         })]

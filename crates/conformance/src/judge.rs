@@ -1,10 +1,10 @@
 //! One problem through one mechanism, judged by the oracle.
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{DType, Device};
 use zoo_attention::Mechanism;
-use zoo_testkit::{Mismatch, Problem, Tolerance, solve};
+use zoo_testkit::{Mismatch, Precision, Problem, solve};
 
-use crate::Tensors;
+use crate::tensors::{Tensors, numbers};
 
 /// The largest error of each tensor, relative to its largest number.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -28,50 +28,76 @@ impl Errors {
     }
 }
 
-/// Runs `mechanism` forward on `device` and compares the result with the oracle.
+/// Runs `mechanism` forward on `device`, in the device's dtype, and compares the
+/// result with the oracle.
 ///
 /// # Errors
 ///
-/// The worst element, if it is further off than [`Tolerance::F32_FORWARD`].
+/// The worst element, if it is further off than that dtype's tolerance.
 pub fn check_forward(
     mechanism: Mechanism,
     problem: &Problem,
     device: &Device,
 ) -> Result<Errors, Mismatch> {
-    let inputs = problem.inputs();
-    let tensors = Tensors::new(problem, &inputs, device);
-    let context = mechanism.attend(tensors.query, tensors.key, tensors.value, &tensors.options);
-    let answer = solve(problem, &inputs);
-    let forward = Tolerance::F32_FORWARD.for_scores_up_to(answer.largest_score);
-    let error = forward.check("context", &numbers(context), &answer.context)?;
-    Ok(Errors {
-        context: error,
-        gradients: 0.0,
-        share: error / forward.relative,
-    })
+    let tensors = Tensors::new(problem, &problem.inputs(), device);
+    judge_forward(mechanism, problem, &tensors)
 }
 
-/// Runs `mechanism` forward and backward on `device` and compares the result
-/// and the gradients with the oracle.
+/// Runs `mechanism` forward and backward on `device`, in the device's dtype, and
+/// compares the result and the gradients with the oracle.
 ///
 /// # Errors
 ///
-/// The worst element of the first tensor that is further off than
-/// [`Tolerance::F32_FORWARD`] or [`Tolerance::F32_BACKWARD`] allows.
+/// The worst element of the first tensor that is further off than that dtype's
+/// tolerance.
 pub fn check_gradients(
     mechanism: Mechanism,
     problem: &Problem,
     device: &Device,
 ) -> Result<Errors, Mismatch> {
-    let inputs = problem.inputs();
-    let tensors = Tensors::new(problem, &inputs, &device.clone().autodiff());
-    let [query, key, value] = [tensors.query, tensors.key, tensors.value].map(Tensor::require_grad);
-    let context = mechanism.attend(query.clone(), key.clone(), value.clone(), &tensors.options);
-    let gradients = (context.clone() * tensors.upstream).sum().backward();
+    let device = device.clone().autodiff();
+    let tensors = Tensors::new(problem, &problem.inputs(), &device);
+    judge_gradients(mechanism, problem, tensors)
+}
 
-    let answer = solve(problem, &inputs);
-    let forward = Tolerance::F32_FORWARD.for_scores_up_to(answer.largest_score);
-    let backward = Tolerance::F32_BACKWARD.for_scores_up_to(answer.largest_score);
+/// [`check_forward`] for tensors that are there already.
+///
+/// # Errors
+///
+/// As there.
+pub fn judge_forward(
+    mechanism: Mechanism,
+    problem: &Problem,
+    tensors: &Tensors,
+) -> Result<Errors, Mismatch> {
+    let answer = solve(problem, &tensors.inputs());
+    let tolerance = precision(tensors).forward(answer.largest_score);
+    let context = numbers(tensors.attend(mechanism));
+    let error = tolerance.check("context", &context, &answer.context)?;
+    Ok(Errors {
+        context: error,
+        gradients: 0.0,
+        share: error / tolerance.relative,
+    })
+}
+
+/// [`check_gradients`] for tensors that are there already, on an autodiff device.
+///
+/// # Errors
+///
+/// As there.
+pub fn judge_gradients(
+    mechanism: Mechanism,
+    problem: &Problem,
+    tensors: Tensors,
+) -> Result<Errors, Mismatch> {
+    let answer = solve(problem, &tensors.inputs());
+    let precision = precision(&tensors);
+    let forward = precision.forward(answer.largest_score);
+    let backward = precision.backward(answer.largest_score);
+    let tensors = tensors.require_grad();
+    let (context, gradients) = tensors.train(mechanism);
+
     let error = forward.check("context", &numbers(context), &answer.context)?;
     let mut errors = Errors {
         context: error,
@@ -79,9 +105,9 @@ pub fn check_gradients(
         share: error / forward.relative,
     };
     for (name, tensor, want) in [
-        ("d_query", &query, &answer.d_query),
-        ("d_key", &key, &answer.d_key),
-        ("d_value", &value, &answer.d_value),
+        ("d_query", &tensors.query, &answer.d_query),
+        ("d_key", &tensors.key, &answer.d_key),
+        ("d_value", &tensors.value, &answer.d_value),
     ] {
         // A tensor the result does not depend on at all may have no gradient:
         // that is a gradient of zero.
@@ -99,8 +125,11 @@ pub fn check_gradients(
     Ok(errors)
 }
 
-fn numbers(tensor: Tensor<4>) -> Vec<f32> {
-    tensor
-        .try_into_vec_as()
-        .expect("a float tensor can be read as f32")
+/// How precisely the tensors' dtype holds numbers.
+fn precision(tensors: &Tensors) -> Precision {
+    match tensors.query.dtype() {
+        DType::F16 => Precision::F16,
+        DType::BF16 => Precision::Bf16,
+        _ => Precision::F32,
+    }
 }

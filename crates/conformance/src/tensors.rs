@@ -1,7 +1,7 @@
 //! A problem's numbers as Burn tensors, and its mask as a pattern.
 
-use burn::tensor::{Bool, Device, Tensor, TensorData};
-use zoo_attention::{AttentionOptions, Pattern};
+use burn::tensor::{Bool, DType, Device, Gradients, Tensor, TensorData};
+use zoo_attention::{AttentionOptions, Mechanism, Pattern};
 use zoo_testkit::{Inputs, Mask, Problem};
 
 /// The tensors of a problem, on a device.
@@ -20,7 +20,7 @@ pub struct Tensors {
 }
 
 impl Tensors {
-    /// Puts `inputs` of `problem` on `device`.
+    /// Puts `inputs` of `problem` on `device`, in the device's own dtype.
     pub fn new(problem: &Problem, inputs: &Inputs, device: &Device) -> Self {
         let tensor = |numbers: &[f32], shape: [usize; 4]| {
             Tensor::from_data(TensorData::new(numbers.to_vec(), shape), device)
@@ -36,10 +36,68 @@ impl Tensors {
             },
         }
     }
+
+    /// The same numbers rounded to `dtype`.
+    pub fn cast(self, dtype: DType) -> Self {
+        self.map(|tensor| tensor.cast(dtype))
+    }
+
+    /// The same, with gradients to be taken by query, key and value.
+    pub fn require_grad(self) -> Self {
+        Self {
+            query: self.query.require_grad(),
+            key: self.key.require_grad(),
+            value: self.value.require_grad(),
+            ..self
+        }
+    }
+
+    fn map(self, each: impl Fn(Tensor<4>) -> Tensor<4>) -> Self {
+        Self {
+            query: each(self.query),
+            key: each(self.key),
+            value: each(self.value),
+            upstream: each(self.upstream),
+            options: self.options,
+        }
+    }
+
+    /// The numbers as the device holds them: what the oracle must start from
+    /// when they were rounded on the way there.
+    pub fn inputs(&self) -> Inputs {
+        Inputs {
+            query: numbers(self.query.clone()),
+            key: numbers(self.key.clone()),
+            value: numbers(self.value.clone()),
+            upstream: numbers(self.upstream.clone()),
+        }
+    }
+
+    /// The result of a mechanism, `[batch, heads, seq_q, d_value]`.
+    pub fn attend(&self, mechanism: Mechanism) -> Tensor<4> {
+        let Self {
+            query, key, value, ..
+        } = self.clone();
+        mechanism.attend(query, key, value, &self.options)
+    }
+
+    /// The result of a mechanism, and the gradients of `Σ upstream · result`.
+    pub fn train(&self, mechanism: Mechanism) -> (Tensor<4>, Gradients) {
+        let context = self.attend(mechanism);
+        let gradients = (context.clone() * self.upstream.clone()).sum().backward();
+        (context, gradients)
+    }
+}
+
+/// A tensor's numbers, row by row.
+pub fn numbers(tensor: Tensor<4>) -> Vec<f32> {
+    tensor
+        .try_into_vec_as()
+        .expect("a float tensor can be read as f32")
 }
 
 /// `mask` in the words of `zoo-attention`.
-pub fn pattern(problem: &Problem, mask: &Mask, device: &Device) -> Pattern {
+fn pattern(problem: &Problem, mask: &Mask, device: &Device) -> Pattern {
     let join = |parts: &[Mask], by: fn(Pattern, Pattern) -> Pattern| {
         parts
             .iter()
@@ -51,6 +109,10 @@ pub fn pattern(problem: &Problem, mask: &Mask, device: &Device) -> Pattern {
         Mask::Full => Pattern::Full,
         Mask::Causal => Pattern::Causal,
         Mask::KeyLengths(lengths) => Pattern::key_lengths(*lengths),
+        Mask::KeyPadding(padding) => {
+            let padding = TensorData::new(padding.concat(), [problem.batch, problem.seq_k]);
+            Pattern::KeyPadding(Tensor::<2, Bool>::from_data(padding, device))
+        }
         Mask::Scattered { .. } => {
             let hidden = TensorData::new(mask.hidden(problem), problem.scores_shape());
             Pattern::Dense(Tensor::<4, Bool>::from_data(hidden, device))

@@ -1,5 +1,4 @@
-//! The named problems. Conformance tests run all of them on every backend;
-//! benches take the realistic ones.
+//! The named problems. Conformance tests run all of them on every backend.
 
 use crate::mask::Mask;
 use crate::problem::Problem;
@@ -30,6 +29,14 @@ pub fn catalogue() -> Vec<Problem> {
         Problem {
             mask: Mask::KeyLengths(&[5, 0, 2]),
             ..Problem::new("key-lengths", [3, 2, 4, 5, 4])
+        },
+        // Padding before, among and after the keys.
+        Problem {
+            mask: Mask::KeyPadding(&[
+                &[true, false, true, false, true],
+                &[false, false, false, true, true],
+            ]),
+            ..Problem::new("key-padding", [2, 2, 4, 5, 4])
         },
         Problem {
             mask: Mask::Scattered {

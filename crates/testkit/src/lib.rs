@@ -1,10 +1,10 @@
 //! What attention must compute, told without Burn.
 //!
-//! - [`catalogue()`]: named problems, shared by conformance tests and benches;
+//! - [`catalogue()`]: named problems;
 //! - [`solve`]: the oracle, plain `f64` loops that yield the result, the weights
 //!   and the gradients. It shares no code with what it checks;
 //! - [`central_differences`]: an independent check of the oracle's own gradients;
-//! - [`Tolerance`]: how far a backend may be off, by name and with a reason.
+//! - [`Precision`] and [`Tolerance`]: how far a backend may be off, and why.
 
 mod catalogue;
 mod differences;
@@ -19,4 +19,4 @@ pub use differences::central_differences;
 pub use mask::Mask;
 pub use oracle::{Answer, solve};
 pub use problem::{Inputs, Problem};
-pub use tolerance::{Mismatch, Tolerance};
+pub use tolerance::{Mismatch, Precision, Tolerance};

@@ -14,6 +14,8 @@ pub enum Mask {
     Causal,
     /// Example `b` has only its first `lengths[b]` keys.
     KeyLengths(&'static [usize]),
+    /// Key `j` of example `b` is padding where `padding[b][j]`.
+    KeyPadding(&'static [&'static [bool]]),
     /// A random dense mask, different for each example and head.
     Scattered {
         /// The share of pairs that are hidden.
@@ -70,6 +72,7 @@ impl Mask {
             // i - (seq_q - 1) >= j - (seq_k - 1), without going below zero.
             Mask::Causal => i + problem.seq_k >= j + problem.seq_q,
             Mask::KeyLengths(lengths) => j < lengths[b],
+            Mask::KeyPadding(padding) => !padding[b][j],
             Mask::Scattered { .. } | Mask::All(_) | Mask::Any(_) => {
                 unreachable!("not a rule about one pair of positions")
             }

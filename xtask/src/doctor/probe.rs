@@ -48,7 +48,8 @@ fn probes() -> PathBuf {
     places::target().join("zoo-probes")
 }
 
-/// The newest probe that has `backend` compiled in.
+/// The probe that has `backend` compiled in and the least besides, which could
+/// keep it from starting.
 pub(super) fn probe_for(backend: Backend) -> Option<PathBuf> {
     let has = |name: &str, feature: &str| name.split('+').any(|part| part == feature);
     fs::read_dir(probes())
@@ -59,7 +60,7 @@ pub(super) fn probe_for(backend: Backend) -> Option<PathBuf> {
             // With `vulkan` compiled in, `wgpu` is another backend than alone.
             has(&name, backend.feature()) && (backend != Backend::Wgpu || !has(&name, "vulkan"))
         })
-        .max_by_key(|entry| entry.metadata().and_then(|m| m.modified()).ok())
+        .min_by_key(|entry| entry.file_name().to_string_lossy().split('+').count())
         .map(|entry| entry.path())
 }
 

@@ -76,11 +76,7 @@ impl Verdict {
 }
 
 pub(super) fn examine() -> Report {
-    let cxx_compiler = std::env::var("CXX")
-        .ok()
-        .into_iter()
-        .chain(["c++", "g++", "clang++"].map(str::to_owned))
-        .find_map(|name| first_line(&name, &["--version"]));
+    let cxx_compiler = libtorch::cxx_compiler();
     let driver = vulkan::search();
     let libtorch = libtorch::find();
     let environment = match &libtorch {
@@ -96,7 +92,7 @@ pub(super) fn examine() -> Report {
         .collect();
     for report in &mut backends {
         let lacks = match report.word {
-            "wgpu" | "vulkan" if !driver.complete() => {
+            "wgpu" | "vulkan" if !driver.complete() && report.starts != Verdict::Yes => {
                 report.starts = Verdict::No;
                 Some(format!(
                     "{}: {}",
@@ -106,7 +102,7 @@ pub(super) fn examine() -> Report {
             }
             "tch-cpu" | "tch-cuda" => libtorch_lacks(&libtorch, cxx_compiler.is_some())
                 .inspect(|_| report.compiles = Verdict::No),
-            "cuda" => {
+            "cuda" if report.starts == Verdict::NotTried => {
                 report.compiles = Verdict::NotTried;
                 Some(
                     "passed through to burn-cuda, which downloads LLVM when it is built".to_owned(),
@@ -173,10 +169,13 @@ fn backend_report(backend: Backend, environment: &Environment) -> BackendReport 
     report
 }
 
+const NO_LIBTORCH: &str = "none found; cargo xtask test --backend tch-cpu installs torch==2.9.1 \
+                           into the cache folder with pip, or set LIBTORCH to one of version 2.9";
+
 fn libtorch_lacks(libtorch: &Result<Option<LibTorch>>, compiler: bool) -> Option<String> {
     match libtorch {
         Err(error) => Some(error.to_string()),
-        Ok(None) => Some("no LibTorch yet: see below".to_owned()),
+        Ok(None) => Some(NO_LIBTORCH.to_owned()),
         Ok(Some(_)) if !compiler => {
             Some("no C++ compiler for its bindings: apt-get install g++".to_owned())
         }
@@ -188,11 +187,7 @@ fn libtorch_report(libtorch: &Result<Option<LibTorch>>, sees_cuda: Option<bool>)
     let found = libtorch.as_ref().ok().and_then(Option::as_ref);
     let remedy = match libtorch {
         Ok(Some(_)) => None,
-        Ok(None) => Some(
-            "none found; cargo xtask test --backend tch-cpu installs torch==2.9.1 into the cache \
-             folder with pip, or set LIBTORCH to one of version 2.9"
-                .to_owned(),
-        ),
+        Ok(None) => Some(NO_LIBTORCH.to_owned()),
         Err(error) => Some(error.to_string()),
     };
     LibTorchReport {

@@ -10,8 +10,8 @@ impl Pattern {
     ///
     /// # Shapes
     ///
-    /// `[batch, heads, seq_q, seq_k]`, any but the last being 1 where the
-    /// pattern is the same for all.
+    /// `[batch, heads, seq_q, seq_k]`, any of them 1 where the pattern is the
+    /// same for all.
     ///
     /// # Panics
     ///

@@ -7,12 +7,12 @@ mod promises;
 use std::process::ExitCode;
 use std::sync::Mutex;
 
-use burn::tensor::Device;
+use burn::tensor::{DType, Device};
 use libtest_mimic::{Arguments, Failed, Trial};
 use zoo_attention::{Mechanism, standard};
 use zoo_backend::{BackendWord, Dtype, Opened};
-use zoo_conformance::{Errors, Tensors, check_forward, check_gradients};
-use zoo_testkit::{Problem, Tolerance, catalogue, solve};
+use zoo_conformance::{Errors, Tensors, check_forward, check_gradients, judge_gradients, numbers};
+use zoo_testkit::{Mismatch, Precision, Problem, catalogue, solve};
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
         }
     };
     println!("device: {opened}");
-    let conclusion = libtest_mimic::run(&arguments, trials(&opened.device));
+    let conclusion = libtest_mimic::run(&arguments, trials(&opened));
     let worst = WORST.lock().expect("no trial panicked while holding it");
     println!(
         "worst error: {:.1e} forward, {:.1e} backward, {:.0}% of what is allowed",
@@ -46,24 +46,31 @@ static WORST: Mutex<Errors> = Mutex::new(Errors {
     share: 0.0,
 });
 
-fn trials(device: &Device) -> Vec<Trial> {
+fn trials(opened: &Opened) -> Vec<Trial> {
+    let device = &opened.device;
     let mut trials = Vec::new();
     for mechanism in Mechanism::ALL {
         for problem in catalogue() {
-            for (kind, check) in [
-                ("forward", check_forward as Check),
-                ("gradients", check_gradients),
-            ] {
+            let name = format!("{mechanism}/{}", problem.name);
+            trials.push(judged(format!("{name}/forward"), {
                 let (problem, device) = (problem.clone(), device.clone());
-                let name = format!("{mechanism}/{}/{kind}", problem.name);
-                trials.push(Trial::test(name, move || {
-                    let errors = check(mechanism, &problem, &device)?;
-                    let mut worst = WORST.lock().expect("no trial panicked while holding it");
-                    *worst = worst.max(errors);
-                    Ok(())
+                move || check_forward(mechanism, &problem, &device)
+            }));
+            trials.push(judged(format!("{name}/gradients"), {
+                let (problem, device) = (problem.clone(), device.clone());
+                move || check_gradients(mechanism, &problem, &device)
+            }));
+            for (word, dtype) in half_types(opened) {
+                trials.push(judged(format!("{name}/{word}"), {
+                    let (problem, device) = (problem.clone(), device.clone().autodiff());
+                    move || {
+                        let tensors = Tensors::new(&problem, &problem.inputs(), &device);
+                        judge_gradients(mechanism, &problem, tensors.cast(dtype))
+                    }
                 }));
             }
         }
+        trials.extend(promises::trials(mechanism, device));
     }
     for problem in catalogue() {
         let name = format!("standard/{}/weights", problem.name);
@@ -72,21 +79,43 @@ fn trials(device: &Device) -> Vec<Trial> {
             weights_match_the_oracle(&problem, &device)
         }));
     }
-    trials.extend(promises::trials(device));
     trials.extend(misuses::trials(device));
     trials
 }
 
-type Check = fn(Mechanism, &Problem, &Device) -> Result<Errors, zoo_testkit::Mismatch>;
+/// The half-precision types the device computes in.
+fn half_types(opened: &Opened) -> impl Iterator<Item = (Dtype, DType)> {
+    [(Dtype::F16, DType::F16), (Dtype::Bf16, DType::BF16)]
+        .into_iter()
+        .filter(|(word, _)| opened.dtypes.contains(word))
+}
+
+/// A trial whose errors count towards the worst.
+fn judged(
+    name: String,
+    judge: impl FnOnce() -> Result<Errors, Mismatch> + Send + 'static,
+) -> Trial {
+    // The errors of a half type are of another size.
+    let counts = name.ends_with("/forward") || name.ends_with("/gradients");
+    Trial::test(name, move || {
+        let errors = judge()?;
+        if counts {
+            let mut worst = WORST.lock().expect("no trial panicked while holding it");
+            *worst = worst.max(errors);
+        }
+        Ok(())
+    })
+}
 
 fn weights_match_the_oracle(problem: &Problem, device: &Device) -> Result<(), Failed> {
     let inputs = problem.inputs();
     let tensors = Tensors::new(problem, &inputs, device);
     let attended = standard(tensors.query, tensors.key, tensors.value, &tensors.options);
-    let weights: Vec<f32> = attended.weights.try_into_vec_as()?;
     let answer = solve(problem, &inputs);
-    Tolerance::F32_FORWARD
-        .for_scores_up_to(answer.largest_score)
-        .check("weights", &weights, &answer.weights)?;
+    Precision::F32.forward(answer.largest_score).check(
+        "weights",
+        &numbers(attended.weights),
+        &answer.weights,
+    )?;
     Ok(())
 }

@@ -2,24 +2,26 @@
 
 use burn::tensor::{Bool, Device, Tensor};
 use libtest_mimic::{Failed, Trial};
-use zoo_attention::{AttentionOptions, Pattern, standard};
-use zoo_conformance::Tensors;
-use zoo_testkit::{Problem, Tolerance, find};
+use zoo_attention::{AttentionOptions, Mechanism, Pattern};
+use zoo_conformance::{Tensors, numbers};
+use zoo_testkit::{Precision, Problem, find};
 
-type Promise = fn(&Device) -> Result<(), Failed>;
+type Promise = fn(Mechanism, &Device) -> Result<(), Failed>;
 
-pub(crate) fn trials(device: &Device) -> impl Iterator<Item = Trial> {
-    PROMISES.iter().map(|(name, test)| {
+pub(crate) fn trials(mechanism: Mechanism, device: &Device) -> impl Iterator<Item = Trial> {
+    PROMISES.iter().map(move |(name, test)| {
         let device = device.clone();
-        Trial::test(format!("promise/{name}"), move || test(&device))
+        Trial::test(format!("{mechanism}/promise/{name}"), move || {
+            test(mechanism, &device)
+        })
     })
 }
 
 const PROMISES: &[(&str, Promise)] = &[
-    ("blind-rows-are-exactly-zero", |device| {
+    ("blind-rows-are-exactly-zero", |mechanism, device| {
         let problem = named("dense-mask");
         let tensors = Tensors::new(&problem, &problem.inputs(), device);
-        let context = attend(&tensors, &tensors.options);
+        let context = attend(mechanism, &tensors, &tensors.options);
         for (row, hidden) in problem.hidden().chunks(problem.seq_k).enumerate() {
             let got = &context[row * problem.d_value..][..problem.d_value];
             if hidden.iter().all(|&h| h) && got.iter().any(|&x| x != 0.0) {
@@ -28,7 +30,7 @@ const PROMISES: &[(&str, Promise)] = &[
         }
         Ok(())
     }),
-    ("padding-mask-equals-key-lengths", |device| {
+    ("padding-mask-equals-key-lengths", |mechanism, device| {
         let problem = named("key-lengths");
         let tensors = Tensors::new(&problem, &problem.inputs(), device);
         let padding = Tensor::<2, Bool>::from_data(
@@ -41,11 +43,11 @@ const PROMISES: &[(&str, Promise)] = &[
         );
         let by_mask = AttentionOptions::new().with_pattern(Pattern::KeyPadding(padding));
         same(
-            &attend(&tensors, &tensors.options),
-            &attend(&tensors, &by_mask),
+            &attend(mechanism, &tensors, &tensors.options),
+            &attend(mechanism, &tensors, &by_mask),
         )
     }),
-    ("padded-keys-do-not-matter", |device| {
+    ("padded-keys-do-not-matter", |mechanism, device| {
         let problem = named("bert-base");
         let mut inputs = problem.inputs();
         let clean = Tensors::new(&problem, &inputs, device);
@@ -60,11 +62,11 @@ const PROMISES: &[(&str, Promise)] = &[
         }
         let spoilt = Tensors::new(&problem, &inputs, device);
         same(
-            &attend(&clean, &clean.options),
-            &attend(&spoilt, &spoilt.options),
+            &attend(mechanism, &clean, &clean.options),
+            &attend(mechanism, &spoilt, &spoilt.options),
         )
     }),
-    ("one-mask-row-stands-for-all", |device| {
+    ("one-mask-row-stands-for-all", |mechanism, device| {
         let problem = named("one-query");
         let tensors = Tensors::new(&problem, &problem.inputs(), device);
         let row = [false, true, false, false, true];
@@ -72,40 +74,45 @@ const PROMISES: &[(&str, Promise)] = &[
         let long = short.clone().expand(problem.scores_shape());
         let attend_with = |mask| {
             attend(
+                mechanism,
                 &tensors,
                 &AttentionOptions::new().with_pattern(Pattern::Dense(mask)),
             )
         };
         same(&attend_with(short), &attend_with(long))
     }),
-    ("a-plain-mask-serves-a-training-tensor", |device| {
-        let problem = named("dense-mask");
-        let inputs = problem.inputs();
-        let plain = Tensors::new(&problem, &inputs, device);
-        let training = Tensors::new(&problem, &inputs, &device.clone().autodiff());
-        same(
-            &attend(&plain, &plain.options),
-            &attend(&training, &plain.options),
-        )
-    }),
+    (
+        "a-plain-mask-serves-a-training-tensor",
+        |mechanism, device| {
+            let problem = named("dense-mask");
+            let inputs = problem.inputs();
+            let plain = Tensors::new(&problem, &inputs, device);
+            let training = Tensors::new(&problem, &inputs, &device.clone().autodiff());
+            same(
+                &attend(mechanism, &plain, &plain.options),
+                &attend(mechanism, &training, &plain.options),
+            )
+        },
+    ),
 ];
 
 fn named(problem: &str) -> Problem {
     find(problem).expect("a problem of the catalogue")
 }
 
-fn attend(tensors: &Tensors, options: &AttentionOptions) -> Vec<f32> {
-    let Tensors {
-        query, key, value, ..
-    } = tensors.clone();
-    standard(query, key, value, options)
-        .context
-        .try_into_vec_as()
-        .expect("a float tensor can be read as f32")
+fn attend(mechanism: Mechanism, tensors: &Tensors, options: &AttentionOptions) -> Vec<f32> {
+    let options = options.clone();
+    numbers(
+        Tensors {
+            options,
+            ..tensors.clone()
+        }
+        .attend(mechanism),
+    )
 }
 
 fn same(a: &[f32], b: &[f32]) -> Result<(), Failed> {
     let want: Vec<f64> = b.iter().map(|&x| f64::from(x)).collect();
-    Tolerance::F32_FORWARD.check("context", a, &want)?;
+    Precision::F32.forward(0.0).check("context", a, &want)?;
     Ok(())
 }
