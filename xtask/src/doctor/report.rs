@@ -94,11 +94,11 @@ pub(super) fn examine() -> Report {
         let lacks = match report.word {
             "wgpu" | "vulkan" if !driver.complete() && report.starts != Verdict::Yes => {
                 report.starts = Verdict::No;
-                Some(format!(
-                    "{}: {}",
-                    driver.missing(),
-                    vulkan::Search::remedy()
-                ))
+                let remedy = match report.word {
+                    "wgpu" => vulkan::Search::remedy(),
+                    _ => "a real GPU and its driver".to_owned(),
+                };
+                Some(format!("{}: {remedy}", driver.missing()))
             }
             "tch-cpu" | "tch-cuda" => libtorch_lacks(&libtorch, cxx_compiler.is_some())
                 .inspect(|_| report.compiles = Verdict::No),
