@@ -40,7 +40,15 @@ pub fn check_forward(
     device: &Device,
 ) -> Result<Errors, Mismatch> {
     let tensors = Tensors::new(problem, &problem.inputs(), device);
-    judge_forward(mechanism, problem, &tensors)
+    let answer = solve(problem, &tensors.inputs());
+    let tolerance = precision(&tensors).forward(answer.largest_score);
+    let context = numbers(tensors.attend(mechanism));
+    let error = tolerance.check("context", &context, &answer.context)?;
+    Ok(Errors {
+        context: error,
+        gradients: 0.0,
+        share: error / tolerance.relative,
+    })
 }
 
 /// Runs `mechanism` forward and backward on `device`, in the device's dtype, and
@@ -58,27 +66,6 @@ pub fn check_gradients(
     let device = device.clone().autodiff();
     let tensors = Tensors::new(problem, &problem.inputs(), &device);
     judge_gradients(mechanism, problem, tensors)
-}
-
-/// [`check_forward`] for tensors that are there already.
-///
-/// # Errors
-///
-/// As there.
-pub fn judge_forward(
-    mechanism: Mechanism,
-    problem: &Problem,
-    tensors: &Tensors,
-) -> Result<Errors, Mismatch> {
-    let answer = solve(problem, &tensors.inputs());
-    let tolerance = precision(tensors).forward(answer.largest_score);
-    let context = numbers(tensors.attend(mechanism));
-    let error = tolerance.check("context", &context, &answer.context)?;
-    Ok(Errors {
-        context: error,
-        gradients: 0.0,
-        share: error / tolerance.relative,
-    })
 }
 
 /// [`check_gradients`] for tensors that are there already, on an autodiff device.

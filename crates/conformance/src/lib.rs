@@ -6,5 +6,5 @@
 mod judge;
 mod tensors;
 
-pub use judge::{Errors, check_forward, check_gradients, judge_forward, judge_gradients};
+pub use judge::{Errors, check_forward, check_gradients, judge_gradients};
 pub use tensors::{Tensors, numbers};
