@@ -1,21 +1,24 @@
-//! Measures attention on one device and prints a table.
+//! Measures one attention case on one device, and prints one line of JSON.
 //!
-//! `cargo xtask bench --backend WORD` builds and runs this.
+//! `cargo xtask bench` runs this once for each case, so that the memory a case
+//! takes is its own and nothing it does ends the others.
 
-mod cases;
+mod measure;
 mod timing;
 
-use std::num::NonZeroUsize;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
-use cases::Measured;
 use clap::Parser;
-use comfy_table::{CellAlignment, Table, presets};
 use zoo_backend::{BackendWord, Dtype};
+use zoo_comparison::case::{Case, Fault, Pass, Subject};
+use zoo_comparison::record::Report;
+
+use crate::timing::Sampling;
 
 #[derive(Parser)]
-#[command(about = "Measures attention on one device")]
+#[command(about = "Measures one attention case on one device; cargo xtask bench runs many")]
 struct Arguments {
     /// The device, by its word
     #[arg(long, default_value = "flex")]
@@ -25,9 +28,42 @@ struct Arguments {
     #[arg(long, default_value = "f32")]
     dtype: Dtype,
 
-    /// Lengths to measure at
-    #[arg(long, value_delimiter = ',', default_value = "256,1024")]
-    seq: Vec<NonZeroUsize>,
+    /// A mechanism, or matmul
+    #[arg(long, default_value = "standard")]
+    subject: Subject,
+
+    /// A problem of the catalogue
+    #[arg(long, default_value = "layer")]
+    problem: String,
+
+    /// Its length, if not the catalogue's
+    #[arg(long)]
+    n: Option<usize>,
+
+    /// forward or train
+    #[arg(long, default_value = "forward")]
+    pass: Pass,
+
+    /// Seconds before the first sample
+    #[arg(long, default_value = "0.3", value_parser = seconds)]
+    warm_up: Duration,
+
+    /// Seconds to sample for, if that gives ten samples
+    #[arg(long, default_value = "1", value_parser = seconds)]
+    budget: Duration,
+
+    /// Seconds after which sampling ends, however few there are
+    #[arg(long, default_value = "10", value_parser = seconds)]
+    patience: Duration,
+
+    /// Misbehave: hang, exhaust, wrong or crash
+    #[arg(long, hide = true)]
+    fault: Option<Fault>,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
 fn main() -> ExitCode {
@@ -41,30 +77,21 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
+    let Arguments {
+        subject, n, pass, ..
+    } = *arguments;
+    let case = Case::of(subject, &arguments.problem, n, pass)?;
     let opened = zoo_backend::open(arguments.backend, arguments.dtype)?;
-    println!("device: {opened}");
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_BORDERS_ONLY).set_header([
-        "case", "pass", "n", "median", "10th", "90th", "GFLOP/s", "error",
-    ]);
-    let lengths: Vec<usize> = arguments.seq.iter().map(|n| n.get()).collect();
-    let mut wrong = 0;
-    for case in cases::cases(&lengths) {
-        match case.measure(&opened.device)? {
-            Measured::Right(row) => table.add_row(row),
-            Measured::Wrong(row) => {
-                wrong += 1;
-                table.add_row(row)
-            }
-        };
-    }
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    println!("{table}");
-    println!(
-        "times in ms; attention: batch 1, 8 heads, d_head 64; error: largest, relative to the oracle's largest number"
-    );
-    anyhow::ensure!(wrong == 0, "{wrong} of the cases computed something wrong");
+    let sampling = Sampling {
+        warm_up: arguments.warm_up,
+        budget: arguments.budget,
+        patience: arguments.patience,
+    };
+    let outcome = measure::measure(&case, &opened, sampling, arguments.fault)?;
+    let report = Report {
+        device: opened.to_string(),
+        outcome,
+    };
+    println!("{}", serde_json::to_string(&report)?);
     Ok(())
 }

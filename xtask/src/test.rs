@@ -113,6 +113,8 @@ impl Test {
             "xtask",
             "--package",
             "zoo-words",
+            "--package",
+            "zoo-comparison",
         ];
         let (mut programs, light_took) = build::cargo_build(&light, &Environment::new())?;
 
@@ -186,7 +188,7 @@ struct Tally {
     /// Whether a program ended without telling of a failed test.
     fell: bool,
     time: Duration,
-    /// Lines worth showing: the device in use, the worst error.
+    /// Lines worth showing: the device in use, the worst error, what was not run.
     notes: Vec<String>,
 }
 
@@ -217,6 +219,9 @@ impl Tally {
                 tally.failed += count(result, "failed");
             } else if line.starts_with("device: ") || line.starts_with("worst error: ") {
                 tally.notes.push(line.to_owned());
+            } else if let Some((name, _)) = line.split_once(" ... ignored") {
+                let name = name.trim_start_matches("test ").trim_end();
+                tally.notes.push(format!("NOT run: {name}"));
             }
         }
         // One that fell without counting a failure, or never counted at all, is
@@ -274,11 +279,13 @@ mod tests {
     fn closing_lines_are_counted() {
         let text = "device: flex on a CPU, f32\n\
                     running 3 tests\n\
+                    test a_browser_draws ... ignored\n\
                     test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out\n\
                     test result: FAILED. 3 passed; 2 failed; 0 ignored";
         let tally = Tally::read(text, false);
         assert_eq!((tally.passed, tally.failed), (15, 2));
-        assert_eq!(tally.notes, ["device: flex on a CPU, f32"]);
+        let notes = ["device: flex on a CPU, f32", "NOT run: a_browser_draws"];
+        assert_eq!(tally.notes, notes);
     }
 
     #[test]

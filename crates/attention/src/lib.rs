@@ -22,7 +22,7 @@ pub mod pattern;
 mod shape;
 pub mod standard;
 
-pub use mechanism::Mechanism;
+pub use mechanism::{Mechanism, attend};
 pub use options::AttentionOptions;
 pub use pattern::Pattern;
 pub use shape::AttentionShape;

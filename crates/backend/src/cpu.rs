@@ -4,7 +4,12 @@ use std::fs;
 
 /// The processor's name and how many threads a backend will use on it.
 pub(crate) fn name() -> String {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    // Flex and NdArray compute on rayon's threads, which this variable limits.
+    let threads = std::env::var("RAYON_NUM_THREADS")
+        .ok()
+        .and_then(|threads| threads.parse().ok())
+        .filter(|&threads| threads > 0)
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let model = fs::read_to_string("/proc/cpuinfo")
         .ok()
         .and_then(|info| field(&info, "model name"))

@@ -16,11 +16,13 @@ mod error;
 mod guard;
 #[cfg(feature = "tch")]
 mod libtorch;
+mod meter;
 mod open;
 #[cfg(feature = "wgpu")]
 mod wgpu;
 
 pub use burn::tensor::Device;
 pub use error::BackendError;
+pub use meter::Meter;
 pub use open::{Opened, compiled, open};
 pub use zoo_words::{Backend, BackendWord, Dtype, ParseBackendError, UnknownWord};

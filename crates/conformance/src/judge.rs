@@ -2,7 +2,7 @@
 
 use burn::tensor::{DType, Device};
 use zoo_attention::Mechanism;
-use zoo_testkit::{Mismatch, Precision, Problem, solve};
+use zoo_testkit::{Mismatch, Precision, Problem, solve_for};
 
 use crate::tensors::{Tensors, numbers};
 
@@ -40,15 +40,7 @@ pub fn check_forward(
     device: &Device,
 ) -> Result<Errors, Mismatch> {
     let tensors = Tensors::new(problem, &problem.inputs(), device);
-    let answer = solve(problem, &tensors.inputs());
-    let tolerance = precision(&tensors).forward(answer.largest_score);
-    let context = numbers(tensors.attend(mechanism));
-    let error = tolerance.check("context", &context, &answer.context)?;
-    Ok(Errors {
-        context: error,
-        gradients: 0.0,
-        share: error / tolerance.relative,
-    })
+    judge_forward(mechanism, problem, &tensors, &all_queries(problem))
 }
 
 /// Runs `mechanism` forward and backward on `device`, in the device's dtype, and
@@ -65,10 +57,44 @@ pub fn check_gradients(
 ) -> Result<Errors, Mismatch> {
     let device = device.clone().autodiff();
     let tensors = Tensors::new(problem, &problem.inputs(), &device);
-    judge_gradients(mechanism, problem, tensors)
+    judge_gradients(mechanism, problem, tensors, &all_queries(problem))
 }
 
-/// [`check_gradients`] for tensors that are there already, on an autodiff device.
+/// Every query of a problem, for the judges.
+pub fn all_queries(problem: &Problem) -> Vec<usize> {
+    (0..problem.queries()).collect()
+}
+
+/// [`check_forward`] for tensors that are there already, by the result of some
+/// of the queries.
+///
+/// # Errors
+///
+/// As there.
+pub fn judge_forward(
+    mechanism: Mechanism,
+    problem: &Problem,
+    tensors: &Tensors,
+    queries: &[usize],
+) -> Result<Errors, Mismatch> {
+    let answer = solve_for(problem, &tensors.inputs(), queries);
+    let tolerance = precision(tensors).forward(answer.largest_score);
+    let context = rows(
+        &numbers(tensors.attend(mechanism)),
+        queries,
+        problem.d_value,
+    );
+    let error = tolerance.check("context", &context, &answer.context)?;
+    Ok(Errors {
+        context: error,
+        gradients: 0.0,
+        share: error / tolerance.relative,
+    })
+}
+
+/// [`check_gradients`] for tensors that are there already, on an autodiff device,
+/// by the result of some of the queries and all gradients. The upstream gradient
+/// of the other queries must be zero.
 ///
 /// # Errors
 ///
@@ -77,22 +103,29 @@ pub fn judge_gradients(
     mechanism: Mechanism,
     problem: &Problem,
     tensors: Tensors,
+    queries: &[usize],
 ) -> Result<Errors, Mismatch> {
-    let answer = solve(problem, &tensors.inputs());
+    let answer = solve_for(problem, &tensors.inputs(), queries);
     let precision = precision(&tensors);
     let forward = precision.forward(answer.largest_score);
     let backward = precision.backward(answer.largest_score);
     let tensors = tensors.require_grad();
     let (context, gradients) = tensors.train(mechanism);
 
-    let error = forward.check("context", &numbers(context), &answer.context)?;
+    let context = rows(&numbers(context), queries, problem.d_value);
+    let error = forward.check("context", &context, &answer.context)?;
     let mut errors = Errors {
         context: error,
         gradients: 0.0,
         share: error / forward.relative,
     };
+    // A query that nothing is asked of has no gradient.
+    let mut d_query = vec![0.0; problem.queries() * problem.d_head];
+    for (row, gradient) in queries.iter().zip(answer.d_query.chunks(problem.d_head)) {
+        d_query[row * problem.d_head..][..problem.d_head].copy_from_slice(gradient);
+    }
     for (name, tensor, want) in [
-        ("d_query", &tensors.query, &answer.d_query),
+        ("d_query", &tensors.query, &d_query),
         ("d_key", &tensors.key, &answer.d_key),
         ("d_value", &tensors.value, &answer.d_value),
     ] {
@@ -110,6 +143,14 @@ pub fn judge_gradients(
         });
     }
     Ok(errors)
+}
+
+/// The given rows of a matrix.
+fn rows(matrix: &[f32], rows: &[usize], width: usize) -> Vec<f32> {
+    rows.iter()
+        .flat_map(|row| &matrix[row * width..][..width])
+        .copied()
+        .collect()
 }
 
 /// How precisely the tensors' dtype holds numbers.

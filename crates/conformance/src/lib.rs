@@ -6,5 +6,7 @@
 mod judge;
 mod tensors;
 
-pub use judge::{Errors, check_forward, check_gradients, judge_gradients};
+pub use judge::{
+    Errors, all_queries, check_forward, check_gradients, judge_forward, judge_gradients,
+};
 pub use tensors::{Tensors, numbers};

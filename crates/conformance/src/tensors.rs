@@ -1,7 +1,7 @@
 //! A problem's numbers as Burn tensors, and its mask as a pattern.
 
 use burn::tensor::{Bool, DType, Device, Gradients, Tensor, TensorData};
-use zoo_attention::{AttentionOptions, Mechanism, Pattern};
+use zoo_attention::{AttentionOptions, Mechanism, Pattern, attend};
 use zoo_testkit::{Inputs, Mask, Problem};
 
 /// The tensors of a problem, on a device.
@@ -78,7 +78,7 @@ impl Tensors {
         let Self {
             query, key, value, ..
         } = self.clone();
-        mechanism.attend(query, key, value, &self.options)
+        attend(mechanism, query, key, value, &self.options)
     }
 
     /// The result of a mechanism, and the gradients of `Σ upstream · result`.
@@ -114,7 +114,11 @@ fn pattern(problem: &Problem, mask: &Mask, device: &Device) -> Pattern {
             Pattern::KeyPadding(Tensor::<2, Bool>::from_data(padding, device))
         }
         Mask::Scattered { .. } => {
-            let hidden = TensorData::new(mask.hidden(problem), problem.scores_shape());
+            let masked = Problem {
+                mask: mask.clone(),
+                ..problem.clone()
+            };
+            let hidden = TensorData::new(masked.hidden(), problem.scores_shape());
             Pattern::Dense(Tensor::<4, Bool>::from_data(hidden, device))
         }
         Mask::All(parts) => join(parts, Pattern::and),

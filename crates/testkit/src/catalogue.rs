@@ -1,4 +1,5 @@
-//! The named problems. Conformance tests run all of them on every backend.
+//! The named problems. Conformance tests run all of them on every backend;
+//! benches run those of a suite at lengths of their own.
 
 use crate::mask::Mask;
 use crate::problem::Problem;
@@ -73,6 +74,10 @@ pub fn catalogue() -> Vec<Problem> {
             spread: 16.0,
             ..Problem::new("large-scores", [1, 2, 5, 6, 8])
         },
+        // What benches compare mechanisms on, there at many lengths.
+        Problem::new("layer", [1, 8, 128, 128, 64]),
+        causal("layer-causal", [1, 8, 128, 128, 64]),
+        Problem::new("decode-step", [8, 8, 1, 256, 64]),
         // Sizes of real layers.
         Problem {
             mask: Mask::KeyLengths(&[128, 77]),

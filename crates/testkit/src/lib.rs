@@ -2,7 +2,8 @@
 //!
 //! - [`catalogue()`]: named problems;
 //! - [`solve`]: the oracle, plain `f64` loops that yield the result, the weights
-//!   and the gradients. It shares no code with what it checks;
+//!   and the gradients. It shares no code with what it checks. Of problems too
+//!   large for that, [`solve_for`] solves a sample of the queries;
 //! - [`central_differences`]: an independent check of the oracle's own gradients;
 //! - [`Precision`] and [`Tolerance`]: how far a backend may be off, and why.
 
@@ -12,11 +13,12 @@ mod draw;
 mod mask;
 mod oracle;
 mod problem;
+mod sample;
 mod tolerance;
 
 pub use catalogue::{catalogue, find};
 pub use differences::central_differences;
 pub use mask::Mask;
-pub use oracle::{Answer, solve};
+pub use oracle::{Answer, solve, solve_for};
 pub use problem::{Inputs, Problem};
 pub use tolerance::{Mismatch, Precision, Tolerance};

@@ -1,10 +1,10 @@
-//! Who may see whom, said one position at a time.
+//! Who may see whom, said one query at a time.
 
 use crate::draw::Draw;
 use crate::problem::Problem;
 
 /// A rule for which keys a query sees. Deliberately naive: it answers for one
-/// pair of positions and knows nothing of tensors or tiles.
+/// query at a time and knows nothing of tensors or tiles.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Mask {
     /// Everyone sees everything.
@@ -30,60 +30,41 @@ pub enum Mask {
 }
 
 impl Mask {
-    /// For every `[batch, heads, seq_q, seq_k]`, row by row: is it hidden?
-    pub fn hidden(&self, problem: &Problem) -> Vec<bool> {
-        let Problem {
-            batch,
-            heads,
-            seq_q,
-            seq_k,
-            ..
-        } = *problem;
+    /// For every key: is it hidden from the query `[example, head, i]`?
+    pub fn hidden_from(&self, problem: &Problem, [example, head, i]: [usize; 3]) -> Vec<bool> {
+        let keys = 0..problem.seq_k;
         match self {
-            Mask::All(parts) => combine(parts, problem, |a, b| a || b),
-            Mask::Any(parts) => combine(parts, problem, |a, b| a && b),
+            Mask::Full => vec![false; problem.seq_k],
+            // i - (seq_q - 1) >= j - (seq_k - 1), without going below zero.
+            Mask::Causal => keys
+                .map(|j| i + problem.seq_k < j + problem.seq_q)
+                .collect(),
+            Mask::KeyLengths(lengths) => keys.map(|j| j >= lengths[example]).collect(),
+            Mask::KeyPadding(padding) => padding[example].to_vec(),
             Mask::Scattered {
                 hidden,
                 blind_every,
             } => {
-                let mut draw = Draw::named(problem.name);
-                (0..batch * heads * seq_q)
-                    .flat_map(|row| (0..seq_k).map(move |_| row))
-                    .map(|row| draw.uniform() < *hidden || row % blind_every == 0)
-                    .collect()
+                let row = (example * problem.heads + head) * problem.seq_q + i;
+                let mut draw = Draw::named(&format!("{} row {row}", problem.name));
+                let blind = row.is_multiple_of(*blind_every);
+                keys.map(|_| draw.uniform() < *hidden || blind).collect()
             }
-            _ => {
-                let mut all = Vec::with_capacity(batch * heads * seq_q * seq_k);
-                for b in 0..batch {
-                    for _head in 0..heads {
-                        for i in 0..seq_q {
-                            all.extend((0..seq_k).map(|j| !self.sees(problem, b, i, j)));
-                        }
-                    }
-                }
-                all
-            }
-        }
-    }
-
-    fn sees(&self, problem: &Problem, b: usize, i: usize, j: usize) -> bool {
-        match self {
-            Mask::Full => true,
-            // i - (seq_q - 1) >= j - (seq_k - 1), without going below zero.
-            Mask::Causal => i + problem.seq_k >= j + problem.seq_q,
-            Mask::KeyLengths(lengths) => j < lengths[b],
-            Mask::KeyPadding(padding) => !padding[b][j],
-            Mask::Scattered { .. } | Mask::All(_) | Mask::Any(_) => {
-                unreachable!("not a rule about one pair of positions")
-            }
+            Mask::All(parts) => combine(parts, problem, [example, head, i], |a, b| a || b),
+            Mask::Any(parts) => combine(parts, problem, [example, head, i], |a, b| a && b),
         }
     }
 }
 
-fn combine(parts: &[Mask], problem: &Problem, join: impl Fn(bool, bool) -> bool) -> Vec<bool> {
+fn combine(
+    parts: &[Mask],
+    problem: &Problem,
+    query: [usize; 3],
+    join: impl Fn(bool, bool) -> bool,
+) -> Vec<bool> {
     parts
         .iter()
-        .map(|part| part.hidden(problem))
+        .map(|part| part.hidden_from(problem, query))
         .reduce(|a, b| a.into_iter().zip(b).map(|(a, b)| join(a, b)).collect())
         .expect("a combination of at least one mask")
 }

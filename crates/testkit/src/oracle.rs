@@ -13,18 +13,19 @@
 
 use crate::problem::{Inputs, Problem};
 
-/// Everything attention computes for a problem, each tensor row by row.
+/// Everything attention computes for some queries of a problem, each tensor row
+/// by row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// `[batch, heads, seq_q, d_value]`
+    /// `[queries, d_value]`
     pub context: Vec<f64>,
-    /// `[batch, heads, seq_q, seq_k]`
+    /// `[queries, seq_k]`
     pub weights: Vec<f64>,
-    /// `[batch, heads, seq_q]`; minus infinity for a query that sees nothing.
+    /// `[queries]`; minus infinity for a query that sees nothing.
     pub log_sum_exp: Vec<f64>,
     /// The largest score by size, which says how far `f32` can be off.
     pub largest_score: f64,
-    /// `[batch, heads, seq_q, d_head]`
+    /// `[queries, d_head]`
     pub d_query: Vec<f64>,
     /// `[batch, kv_heads, seq_k, d_head]`
     pub d_key: Vec<f64>,
@@ -33,34 +34,41 @@ pub struct Answer {
 }
 
 /// Solves `problem` for `inputs`, and takes the gradient of
-/// `Σ upstream · context` by every input.
+/// `Σ upstream · context` by every input. Queries are `[batch, heads, seq_q]`.
 pub fn solve(problem: &Problem, inputs: &Inputs) -> Answer {
+    let all: Vec<usize> = (0..problem.queries()).collect();
+    solve_for(problem, inputs, &all)
+}
+
+/// Solves `problem` for some of its queries only, counted over
+/// `[batch, heads, seq_q]`. The gradients are those of
+/// `Σ upstream · context` over these queries.
+pub fn solve_for(problem: &Problem, inputs: &Inputs, queries: &[usize]) -> Answer {
     let (d_head, d_value) = (problem.d_head, problem.d_value);
-    let (seq_q, seq_k) = (problem.seq_q, problem.seq_k);
-    let rows = problem.batch * problem.heads * seq_q;
+    let seq_k = problem.seq_k;
     let scale = problem.scale();
-    let hidden = problem.hidden();
 
     let mut answer = Answer {
-        context: vec![0.0; rows * d_value],
-        weights: vec![0.0; rows * seq_k],
-        log_sum_exp: vec![f64::NEG_INFINITY; rows],
+        context: vec![0.0; queries.len() * d_value],
+        weights: vec![0.0; queries.len() * seq_k],
+        log_sum_exp: vec![f64::NEG_INFINITY; queries.len()],
         largest_score: 0.0,
-        d_query: vec![0.0; inputs.query.len()],
+        d_query: vec![0.0; queries.len() * d_head],
         d_key: vec![0.0; inputs.key.len()],
         d_value: vec![0.0; inputs.value.len()],
     };
 
-    for row in 0..rows {
+    for (at, &row) in queries.iter().enumerate() {
         // Where the keys and values of this query's example and head begin.
-        let example = row / (problem.heads * seq_q);
-        let head = row / seq_q % problem.heads;
+        let example = row / (problem.heads * problem.seq_q);
+        let head = row / problem.seq_q % problem.heads;
         let kv_head = head / (problem.heads / problem.kv_heads);
         let first_key = (example * problem.kv_heads + kv_head) * seq_k;
 
         let query = vector(&inputs.query, row, d_head);
         let upstream = vector(&inputs.upstream, row, d_value);
-        let seen: Vec<usize> = (0..seq_k).filter(|j| !hidden[row * seq_k + j]).collect();
+        let hidden = problem.hidden_from(row);
+        let seen: Vec<usize> = (0..seq_k).filter(|&j| !hidden[j]).collect();
 
         let scores: Vec<f64> = seen
             .iter()
@@ -72,13 +80,13 @@ pub fn solve(problem: &Problem, inputs: &Inputs) -> Answer {
         let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = scores.iter().map(|s| (s - largest).exp()).sum();
         if !seen.is_empty() {
-            answer.log_sum_exp[row] = largest + sum.ln();
+            answer.log_sum_exp[at] = largest + sum.ln();
         }
 
-        let context = &mut answer.context[row * d_value..][..d_value];
+        let context = &mut answer.context[at * d_value..][..d_value];
         for (j, score) in seen.iter().zip(&scores) {
             let weight = (score - largest).exp() / sum;
-            answer.weights[row * seq_k + j] = weight;
+            answer.weights[at * seq_k + j] = weight;
             add(
                 context,
                 weight,
@@ -88,7 +96,7 @@ pub fn solve(problem: &Problem, inputs: &Inputs) -> Answer {
         let mean = dot(&upstream, context);
 
         for j in seen {
-            let (weight, place) = (answer.weights[row * seq_k + j], first_key + j);
+            let (weight, place) = (answer.weights[at * seq_k + j], first_key + j);
             let value = vector(&inputs.value, place, d_value);
             let key = vector(&inputs.key, place, d_head);
             let d_score = weight * (dot(&upstream, &value) - mean);
@@ -103,7 +111,7 @@ pub fn solve(problem: &Problem, inputs: &Inputs) -> Answer {
                 &query,
             );
             add(
-                &mut answer.d_query[row * d_head..][..d_head],
+                &mut answer.d_query[at * d_head..][..d_head],
                 scale * d_score,
                 &key,
             );
@@ -175,6 +183,31 @@ mod tests {
                     problem.name
                 );
             }
+        }
+    }
+
+    /// A few queries alone: the same answer as all of them with the upstream
+    /// gradient of the others at zero.
+    #[test]
+    fn some_queries_alone_are_answered_as_among_all() {
+        for problem in catalogue() {
+            let queries = problem.sample_of_queries(5);
+            let mut inputs = problem.inputs();
+            let alone = solve_for(&problem, &inputs, &queries);
+            inputs.keep_upstream_of(&queries, problem.d_value);
+            let all = solve(&problem, &inputs);
+            for (at, &row) in queries.iter().enumerate() {
+                let (d_head, d_value) = (problem.d_head, problem.d_value);
+                let pairs = [
+                    (&alone.context, &all.context, d_value),
+                    (&alone.d_query, &all.d_query, d_head),
+                    (&alone.weights, &all.weights, problem.seq_k),
+                ];
+                for (some, every, width) in pairs {
+                    assert_eq!(some[at * width..][..width], every[row * width..][..width]);
+                }
+            }
+            assert_eq!((alone.d_key, alone.d_value), (all.d_key, all.d_value));
         }
     }
 

@@ -71,7 +71,46 @@ impl Problem {
 
     /// For every `[batch, heads, seq_q, seq_k]`, row by row: is it hidden?
     pub fn hidden(&self) -> Vec<bool> {
-        self.mask.hidden(self)
+        (0..self.queries())
+            .flat_map(|row| self.hidden_from(row))
+            .collect()
+    }
+
+    /// For every key: is it hidden from query `row`, counted over `[batch, heads, seq_q]`?
+    pub fn hidden_from(&self, row: usize) -> Vec<bool> {
+        let example = row / (self.heads * self.seq_q);
+        let head = row / self.seq_q % self.heads;
+        self.mask
+            .hidden_from(self, [example, head, row % self.seq_q])
+    }
+
+    /// Queries of all examples and heads together.
+    pub fn queries(&self) -> usize {
+        self.batch * self.heads * self.seq_q
+    }
+
+    /// The share of pairs of query and key that see each other.
+    pub fn density(&self) -> f64 {
+        if self.mask == Mask::Full {
+            return 1.0;
+        }
+        let seen: usize = (0..self.queries())
+            .map(|row| self.hidden_from(row).iter().filter(|&&h| !h).count())
+            .sum();
+        seen as f64 / (self.queries() * self.seq_k) as f64
+    }
+
+    /// The same problem at another length, if its mask is one of any length: a
+    /// single query looks at `n` keys, otherwise `n` queries at `n` keys.
+    pub fn at_length(&self, n: usize) -> Option<Self> {
+        let is_decoding = self.seq_q == 1;
+        let resizable = matches!(self.mask, Mask::Full | Mask::Causal)
+            && (is_decoding || self.seq_q == self.seq_k);
+        resizable.then(|| Self {
+            seq_q: if is_decoding { 1 } else { n },
+            seq_k: n,
+            ..self.clone()
+        })
     }
 
     /// `[batch, heads, seq_q, d_head]`
@@ -109,5 +148,38 @@ impl Problem {
             value: draw.normals(count(self.value_shape()), self.spread),
             upstream: draw.normals(count(self.context_shape()), 1.0),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn density_counts_what_is_seen() {
+        let problem = Problem::new("density", [2, 1, 4, 4, 1]);
+        assert_eq!(problem.density(), 1.0);
+        let masked = |mask| Problem {
+            mask,
+            ..problem.clone()
+        };
+        assert_eq!(masked(Mask::Causal).density(), 10.0 / 16.0);
+        assert_eq!(masked(Mask::KeyLengths(&[4, 1])).density(), 5.0 / 8.0);
+    }
+
+    #[test]
+    fn only_a_mask_of_any_length_takes_another() {
+        let layer = Problem::new("layer", [1, 1, 4, 4, 1]);
+        let longer = layer.at_length(9).expect("a full mask fits any length");
+        assert_eq!((longer.seq_q, longer.seq_k), (9, 9));
+        let step = Problem::new("step", [1, 1, 1, 4, 1]);
+        let longer = step.at_length(9).expect("a full mask fits any length");
+        assert_eq!((longer.seq_q, longer.seq_k), (1, 9));
+        let lengths = Problem {
+            mask: Mask::KeyLengths(&[3]),
+            ..layer
+        };
+        assert_eq!(lengths.at_length(9), None);
+        assert_eq!(Problem::new("cross", [1, 1, 3, 4, 1]).at_length(9), None);
     }
 }

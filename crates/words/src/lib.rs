@@ -4,13 +4,16 @@
 //! `zoo-backend` turns a [`BackendWord`] into a Burn device; `xtask` turns the
 //! same word into cargo features. Both need the one list of words, and `xtask`
 //! must never link Burn, so what the two share lives here with nothing around it.
+//! So does the list of [`Mechanism`]s, which `zoo-attention` has the rooms for.
 
 mod backend;
 mod dtype;
 mod libtorch;
+mod mechanism;
 mod unknown;
 
 pub use backend::{Backend, BackendWord, ParseBackendError};
 pub use dtype::Dtype;
 pub use libtorch::libtorch_version;
+pub use mechanism::Mechanism;
 pub use unknown::UnknownWord;

@@ -11,7 +11,9 @@ use burn::tensor::{DType, Device};
 use libtest_mimic::{Arguments, Failed, Trial};
 use zoo_attention::{Mechanism, standard};
 use zoo_backend::{BackendWord, Dtype, Opened};
-use zoo_conformance::{Errors, Tensors, check_forward, check_gradients, judge_gradients, numbers};
+use zoo_conformance::{
+    Errors, Tensors, all_queries, check_forward, check_gradients, judge_gradients, numbers,
+};
 use zoo_testkit::{Mismatch, Precision, Problem, catalogue, solve};
 
 fn main() -> ExitCode {
@@ -65,7 +67,8 @@ fn trials(opened: &Opened) -> Vec<Trial> {
                     let (problem, device) = (problem.clone(), device.clone().autodiff());
                     move || {
                         let tensors = Tensors::new(&problem, &problem.inputs(), &device);
-                        judge_gradients(mechanism, &problem, tensors.cast(dtype))
+                        let queries = all_queries(&problem);
+                        judge_gradients(mechanism, &problem, tensors.cast(dtype), &queries)
                     }
                 }));
             }

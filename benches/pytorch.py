@@ -1,0 +1,213 @@
+"""Measures one attention case with PyTorch, the way zoo-bench measures ours.
+
+`cargo xtask bench --vs pytorch` runs this, one process a case. It reads the
+inputs that xtask wrote, checks its own result against PyTorch in float64, and
+prints one line of JSON.
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import time
+
+import torch
+import torch.nn.functional as F
+
+DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+LEAST_SAMPLES = 10
+
+
+def main():
+    arguments = parse()
+    problem = json.loads((arguments.inputs / "problem.json").read_text())
+    device = torch.device(arguments.device)
+    case = Case(arguments, problem, device)
+
+    case.run_once(small=True)  # start threads and load kernels
+    level = resident("VmRSS") if device.type == "cpu" else None
+    case.load()
+    peak = case.peak_of_one_run(level)
+    seconds = sample(case, arguments)
+    error = case.error()
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    print(
+        json.dumps(
+            {
+                "device": f"PyTorch {torch.__version__} on {name}, {torch.get_num_threads()} threads",
+                "outcome": {"measured": {"seconds": seconds, "peak": peak, "error": error}},
+            }
+        )
+    )
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--inputs", type=pathlib.Path, required=True)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", choices=DTYPES, default="f32")
+    parser.add_argument("--way", choices=["sdpa", "plain"], default="sdpa")
+    parser.add_argument("--pass", dest="direction", choices=["forward", "train"], default="forward")
+    parser.add_argument("--warm-up", type=float, default=0.3)
+    parser.add_argument("--budget", type=float, default=1.0)
+    parser.add_argument("--patience", type=float, default=10.0)
+    return parser.parse_args()
+
+
+class Case:
+    def __init__(self, arguments, problem, device):
+        self.folder = arguments.inputs
+        self.problem = problem
+        self.device = device
+        self.dtype = DTYPES[arguments.dtype]
+        self.sdpa = arguments.way == "sdpa"
+        self.train = arguments.direction == "train"
+
+    def load(self):
+        read = lambda name, shape: self.read(name, torch.float32, shape).to(self.device, self.dtype)
+        problem = self.problem
+        self.query = read("query", problem["query"]).requires_grad_(self.train)
+        self.key = read("key", problem["key"]).requires_grad_(self.train)
+        self.value = read("value", problem["value"]).requires_grad_(self.train)
+        context = [*problem["query"][:3], problem["value"][3]]
+        self.upstream = read("upstream", context) if self.train else None
+        self.visible = None
+        if problem["dense_mask"]:
+            scores = [*problem["query"][:3], problem["key"][2]]
+            # Ours hides where it is true; PyTorch's shows.
+            self.visible = ~self.read("hidden", torch.bool, scores).to(self.device)
+
+    def read(self, name, dtype, shape):
+        data = bytearray((self.folder / name).read_bytes())
+        return torch.frombuffer(data, dtype=dtype).reshape(shape)
+
+    def attend(self, query, key, value, visible, sdpa):
+        grouped = query.shape[1] != key.shape[1]
+        if sdpa:
+            return F.scaled_dot_product_attention(
+                query,
+                key,
+                value,
+                attn_mask=visible,
+                is_causal=self.problem["causal"],
+                scale=self.problem["scale"],
+                enable_gqa=grouped,
+            )
+        if grouped:
+            times = query.shape[1] // key.shape[1]
+            key, value = key.repeat_interleave(times, 1), value.repeat_interleave(times, 1)
+        scores = query @ key.transpose(-2, -1) * self.problem["scale"]
+        if self.problem["causal"]:
+            later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+            scores = scores.masked_fill(later, -math.inf)
+        if visible is not None:
+            scores = scores.masked_fill(~visible, -math.inf)
+        return scores.softmax(-1) @ value
+
+    def run_once(self, small=False):
+        if small:
+            tensors = [torch.ones(1, 1, 8, 8, dtype=self.dtype, device=self.device) for _ in range(4)]
+            query, key, value, upstream = tensors
+            query.requires_grad_(self.train)
+            visible = None
+        else:
+            query, key, value, upstream = self.query, self.key, self.value, self.upstream
+            visible = self.visible
+        if not self.train:
+            with torch.no_grad():
+                result = self.attend(query, key, value, visible, self.sdpa)
+        else:
+            result = self.attend(query, key, value, visible, self.sdpa)
+            wanted = [query] if small else [query, key, value]
+            result = torch.autograd.grad(result, wanted, upstream)
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return result
+
+    def peak_of_one_run(self, level):
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+            self.run_once()
+            return {"bytes": torch.cuda.max_memory_allocated(self.device), "how": "allocator"}
+        try:
+            pathlib.Path("/proc/self/clear_refs").write_text("5")
+        except OSError:
+            self.run_once()
+            return None
+        self.run_once()
+        if level is None:
+            return None
+        return {"bytes": max(0, resident("VmHWM") - level), "how": "resident"}
+
+    def error(self):
+        """The worst error relative to each tensor's largest number, against float64."""
+        rows = torch.tensor(self.problem["queries_to_check"], device=self.device)
+        heads = self.problem["query"][1]
+        seq_q = self.problem["query"][2]
+        exact = [t.detach().double().requires_grad_(self.train) for t in (self.query, self.key, self.value)]
+        query, key, value = exact
+        times = heads // key.shape[1]
+        mine = self.attend(self.query, self.key, self.value, self.visible, self.sdpa)
+        flat = lambda tensor: tensor.reshape(-1, tensor.shape[-1])
+        wanted, chosen_upstream = [], None
+        if self.train:
+            keep = torch.zeros(len(flat(self.upstream)), 1, dtype=self.dtype, device=self.device)
+            keep[rows] = 1
+            chosen_upstream = (flat(self.upstream) * keep).reshape(self.upstream.shape)
+        # Row by row groups of one head, so that float64 never holds a whole matrix.
+        contexts, total = [], 0
+        for example in range(query.shape[0]):
+            for head in range(heads):
+                first = (example * heads + head) * seq_q
+                here = rows[(rows >= first) & (rows < first + seq_q)] - first
+                k, v = key[example, head // times], value[example, head // times]
+                scores = query[example, head, here] @ k.T * self.problem["scale"]
+                if self.problem["causal"]:
+                    places = torch.arange(k.shape[0], device=self.device)
+                    scores = scores.masked_fill(places[None] > here[:, None], -math.inf)
+                if self.visible is not None:
+                    scores = scores.masked_fill(~self.visible[example, head, here], -math.inf)
+                context = scores.softmax(-1).nan_to_num(0.0) @ v
+                contexts.append(context)
+                if self.train:
+                    total = total + (context * chosen_upstream[example, head, here].double()).sum()
+        worst = relative(flat(mine.detach())[rows], torch.cat(contexts).detach())
+        if self.train:
+            mine = torch.autograd.grad(mine, [self.query, self.key, self.value], chosen_upstream)
+            for got, want in zip(mine, torch.autograd.grad(total, exact)):
+                worst = max(worst, relative(got, want))
+        # JSON has no word for NaN, which PyTorch gives a query that sees nothing.
+        return worst if math.isfinite(worst) else None
+
+
+def relative(got, want):
+    return ((got.double() - want).abs().max() / want.abs().max()).item()
+
+
+def sample(case, arguments):
+    end = time.perf_counter() + arguments.warm_up
+    while time.perf_counter() < end:
+        case.run_once()
+    seconds = []
+    begun = time.perf_counter()
+    while True:
+        start = time.perf_counter()
+        case.run_once()
+        now = time.perf_counter()
+        seconds.append(now - start)
+        if len(seconds) >= LEAST_SAMPLES and now - begun >= arguments.budget:
+            return seconds
+        if now - begun >= arguments.patience:
+            return seconds
+
+
+def resident(field):
+    """Bytes by the kernel's own count; None where it does not tell."""
+    status = pathlib.Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    sizes = [int(line.split()[1]) * 1024 for line in lines if line.startswith(field + ":")]
+    return sizes[0] if sizes else None
+
+
+if __name__ == "__main__":
+    main()

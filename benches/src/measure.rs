@@ -1,0 +1,132 @@
+//! One case: its memory, its time, and whether it is right.
+
+use anyhow::Result;
+use burn::tensor::{Device, Distribution, Tensor};
+use zoo_backend::{Meter, Opened};
+use zoo_comparison::case::{Case, Fault, Pass, Subject, queries_to_check};
+use zoo_comparison::record::{Measured, Outcome, Peak};
+use zoo_conformance::{Errors, Tensors, judge_forward, judge_gradients};
+use zoo_testkit::{Mismatch, Problem};
+use zoo_words::Mechanism;
+
+use crate::timing::{Sampling, samples, wait_for};
+
+/// Measures `case`: memory first, on a process that has done nothing yet but
+/// load the code; then the time; then the check, which takes memory of its own.
+pub(crate) fn measure(
+    case: &Case,
+    opened: &Opened,
+    sampling: Sampling,
+    fault: Option<Fault>,
+) -> Result<Outcome> {
+    match fault {
+        Some(Fault::Hang) => loop {
+            std::thread::park();
+        },
+        Some(Fault::Exhaust) => exhaust(),
+        Some(Fault::Crash) => panic!("made to crash"),
+        Some(Fault::Wrong) | None => {}
+    }
+    let device = match case.pass {
+        Pass::Forward => opened.device.clone(),
+        Pass::Train => opened.device.clone().autodiff(),
+    };
+    // Start threads, load kernels, let the backend set itself up.
+    let small = Problem::new("small", [1, 1, 8, 8, 8]);
+    Work::new(case, &small, &device).run();
+    wait_for(&device)?;
+
+    let mut meter = Meter::start(opened);
+    let work = Work::new(case, &case.problem, &device);
+    wait_for(&device)?;
+    meter.inputs_are_there();
+    let result = work.run();
+    wait_for(&device)?;
+    let peak = meter.peak().map(|(bytes, how)| Peak {
+        bytes,
+        how: how.to_owned(),
+    });
+    drop(result);
+
+    let seconds = samples(&device, sampling, || work.run())?;
+    drop(work);
+
+    let error = match check(case, &device, fault) {
+        None => None,
+        Some(Ok(errors)) => Some(errors.context.max(errors.gradients)),
+        Some(Err(mismatch)) => {
+            return Ok(Outcome::Wrong {
+                error: mismatch.error.is_finite().then_some(mismatch.error),
+                detail: mismatch.to_string(),
+            });
+        }
+    };
+    Ok(Outcome::Measured(Measured {
+        seconds,
+        peak,
+        error,
+    }))
+}
+
+/// What is run again and again, its inputs on the device.
+enum Work {
+    Matmul(Tensor<2>, Tensor<2>),
+    Forward(Mechanism, Tensors),
+    Train(Mechanism, Tensors),
+}
+
+impl Work {
+    fn new(case: &Case, problem: &Problem, device: &Device) -> Self {
+        match (case.subject, case.pass) {
+            (Subject::Matmul, _) => {
+                let n = problem.seq_k;
+                let draw = || Tensor::random([n, n], Distribution::Default, device);
+                Self::Matmul(draw(), draw())
+            }
+            (Subject::Mechanism(mechanism), Pass::Forward) => {
+                Self::Forward(mechanism, Tensors::new(problem, &problem.inputs(), device))
+            }
+            (Subject::Mechanism(mechanism), Pass::Train) => {
+                let tensors = Tensors::new(problem, &problem.inputs(), device);
+                Self::Train(mechanism, tensors.require_grad())
+            }
+        }
+    }
+
+    /// Runs it once. Whatever is returned holds the results.
+    fn run(&self) -> Box<dyn std::any::Any> {
+        match self {
+            Self::Matmul(a, b) => Box::new(a.clone().matmul(b.clone())),
+            Self::Forward(mechanism, tensors) => Box::new(tensors.attend(*mechanism)),
+            Self::Train(mechanism, tensors) => Box::new(tensors.train(*mechanism)),
+        }
+    }
+}
+
+/// Compares with the oracle; a matmul is only a yardstick.
+fn check(case: &Case, device: &Device, fault: Option<Fault>) -> Option<Result<Errors, Mismatch>> {
+    let Subject::Mechanism(mechanism) = case.subject else {
+        return None;
+    };
+    let problem = &case.problem;
+    let queries = queries_to_check(problem);
+    let mut inputs = problem.inputs();
+    inputs.keep_upstream_of(&queries, problem.d_value);
+    let mut tensors = Tensors::new(problem, &inputs, device);
+    if fault == Some(Fault::Wrong) {
+        tensors.options.scale = Some(2.0 * problem.scale());
+    }
+    Some(match case.pass {
+        Pass::Forward => judge_forward(mechanism, problem, &tensors, &queries),
+        Pass::Train => judge_gradients(mechanism, problem, tensors, &queries),
+    })
+}
+
+/// Takes memory, page by page, until somebody puts an end to it.
+fn exhaust() -> ! {
+    let mut taken = Vec::new();
+    loop {
+        taken.push(vec![1u8; 1 << 26]);
+        std::hint::black_box(&taken);
+    }
+}

@@ -1,0 +1,28 @@
+//! A comparison of attention mechanisms: planned, run, and shown.
+//!
+//! - [`case`]: what is measured;
+//! - [`plan`]: which cases a person's choice comes to;
+//! - [`run`]: one child process per case, watched for time and memory;
+//! - [`record`]: what is written down, a line of JSON as each case ends;
+//! - [`pool`]: the rounds of a case put together;
+//! - [`fit`]: how time and memory grow, and where one mechanism overtakes another;
+//! - [`table`], [`plot`], [`report`], [`compare`]: what people look at;
+//! - [`pytorch`]: the other side of `--vs pytorch`.
+//!
+//! No tensor library is in here. The measuring itself is done by `zoo-bench`,
+//! which shares [`case`] and [`record`] with this crate.
+
+pub mod case;
+pub mod child;
+pub mod compare;
+pub mod fit;
+pub mod machine;
+pub mod plan;
+pub mod plot;
+pub mod pool;
+pub mod pytorch;
+pub mod record;
+pub mod report;
+pub mod run;
+pub mod table;
+pub mod units;

@@ -1,0 +1,90 @@
+//! What a run ran on.
+
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+/// What a run ran on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// The processor's own name.
+    pub cpu: String,
+    /// Its features that kernels choose by.
+    pub features: Vec<String>,
+    /// Threads it runs at once.
+    pub cores: usize,
+    /// Its memory, where the system tells.
+    pub memory_bytes: Option<u64>,
+    /// Operating system and architecture.
+    pub system: String,
+}
+
+impl Machine {
+    /// This machine.
+    pub fn here() -> Self {
+        Self {
+            cpu: cpu_name().unwrap_or_else(|| format!("unnamed {}", std::env::consts::ARCH)),
+            features: cpu_features(),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: meminfo("MemTotal:"),
+            system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        }
+    }
+}
+
+fn cpu_name() -> Option<String> {
+    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+#[cfg(target_arch = "x86_64")]
+fn cpu_features() -> Vec<String> {
+    [
+        ("avx2", is_x86_feature_detected!("avx2")),
+        ("fma", is_x86_feature_detected!("fma")),
+        ("avx512f", is_x86_feature_detected!("avx512f")),
+        ("avx512bf16", is_x86_feature_detected!("avx512bf16")),
+        ("avx512fp16", is_x86_feature_detected!("avx512fp16")),
+    ]
+    .into_iter()
+    .filter(|(_, there)| *there)
+    .map(|(name, _)| name.to_owned())
+    .collect()
+}
+
+#[cfg(target_arch = "aarch64")]
+fn cpu_features() -> Vec<String> {
+    [
+        ("neon", std::arch::is_aarch64_feature_detected!("neon")),
+        ("fp16", std::arch::is_aarch64_feature_detected!("fp16")),
+        ("bf16", std::arch::is_aarch64_feature_detected!("bf16")),
+    ]
+    .into_iter()
+    .filter(|(_, there)| *there)
+    .map(|(name, _)| name.to_owned())
+    .collect()
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn cpu_features() -> Vec<String> {
+    Vec::new()
+}
+
+/// Memory that could be taken now, in bytes: what the system has left, or less
+/// where a container allows less. `None` where nobody tells.
+pub fn available_memory() -> Option<u64> {
+    let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let in_container = number("/sys/fs/cgroup/memory.max")
+        .zip(number("/sys/fs/cgroup/memory.current"))
+        .map(|(most, now)| most.saturating_sub(now));
+    let on_machine = meminfo("MemAvailable:");
+    in_container.into_iter().chain(on_machine).min()
+}
+
+fn meminfo(field: &str) -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(field))?;
+    let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kibibytes * 1024)
+}

@@ -1,0 +1,154 @@
+//! The other side of `--vs pytorch`: the same problems, the same inputs, in a
+//! Python process that samples and reports as `zoo-bench` does.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::Serialize;
+use zoo_testkit::{Mask, Problem};
+use zoo_words::Dtype;
+
+use crate::case::{Case, queries_to_check};
+
+/// What PyTorch is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// `scaled_dot_product_attention`, its fused kernels.
+    Sdpa,
+    /// A matmul, a softmax and a matmul.
+    Plain,
+}
+
+impl Way {
+    /// Both, in the order they are run.
+    pub const ALL: [Self; 2] = [Self::Sdpa, Self::Plain];
+
+    /// What it is called in tables.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Sdpa => "sdpa",
+            Self::Plain => "plain",
+        }
+    }
+}
+
+/// A Python that has torch, and the inputs it reads.
+#[derive(Debug)]
+pub struct PyTorch {
+    python: PathBuf,
+    script: PathBuf,
+    environment: Vec<(String, OsString)>,
+    device: &'static str,
+    /// Where inputs are written, one folder a problem; removed at the end.
+    inputs: PathBuf,
+}
+
+/// What the script reads about a problem, besides its tensors.
+#[derive(Serialize)]
+struct Description<'a> {
+    query: [usize; 4],
+    key: [usize; 4],
+    value: [usize; 4],
+    scale: f64,
+    causal: bool,
+    dense_mask: bool,
+    queries_to_check: &'a [usize],
+}
+
+impl PyTorch {
+    /// Measures with `python` and `script`, on PyTorch's CPU or CUDA device.
+    ///
+    /// # Errors
+    ///
+    /// When there is no place for its inputs.
+    pub fn new(
+        python: PathBuf,
+        script: PathBuf,
+        environment: Vec<(String, OsString)>,
+        device: &'static str,
+    ) -> io::Result<Self> {
+        let inputs = std::env::temp_dir().join(format!("zoo-pytorch-{}", std::process::id()));
+        fs::create_dir_all(&inputs)?;
+        Ok(Self {
+            python,
+            script,
+            environment,
+            device,
+            inputs,
+        })
+    }
+
+    /// The process that measures a case this way.
+    ///
+    /// # Errors
+    ///
+    /// When its inputs cannot be written.
+    pub(crate) fn command(&self, case: &Case, way: Way, dtype: Dtype) -> io::Result<Command> {
+        let folder = self.inputs_of(&case.problem)?;
+        let mut command = Command::new(&self.python);
+        command
+            .arg(&self.script)
+            .arg("--inputs")
+            .arg(folder)
+            .args(["--device", self.device])
+            .args(["--dtype", dtype.word()])
+            .args(["--way", way.word()])
+            .args(["--pass", case.pass.word()])
+            .envs(self.environment.iter().map(|(name, value)| (name, value)));
+        Ok(command)
+    }
+
+    /// The folder with a problem's inputs, written when it is first asked for.
+    fn inputs_of(&self, problem: &Problem) -> io::Result<PathBuf> {
+        let name = format!("{}-{}", problem.name, problem.seq_k);
+        let folder = self.inputs.join(&name);
+        if folder.exists() {
+            return Ok(folder);
+        }
+        let partial = self.inputs.join(format!(".{name}"));
+        fs::create_dir_all(&partial)?;
+        let inputs = problem.inputs();
+        for (name, numbers) in [
+            ("query", &inputs.query),
+            ("key", &inputs.key),
+            ("value", &inputs.value),
+            ("upstream", &inputs.upstream),
+        ] {
+            let bytes: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
+            write(&partial.join(name), &bytes)?;
+        }
+        // Square causal attention is the one mask PyTorch has a word for.
+        let causal = problem.mask == Mask::Causal && problem.seq_q == problem.seq_k;
+        let dense_mask = !causal && problem.mask != Mask::Full;
+        if dense_mask {
+            let hidden: Vec<u8> = problem.hidden().into_iter().map(u8::from).collect();
+            write(&partial.join("hidden"), &hidden)?;
+        }
+        let description = Description {
+            query: problem.query_shape(),
+            key: problem.key_shape(),
+            value: problem.value_shape(),
+            scale: problem.scale(),
+            causal,
+            dense_mask,
+            queries_to_check: &queries_to_check(problem),
+        };
+        let description = serde_json::to_vec(&description)?;
+        write(&partial.join("problem.json"), &description)?;
+        fs::rename(&partial, &folder)?;
+        Ok(folder)
+    }
+}
+
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    fs::File::create(path)?.write_all(bytes)
+}
+
+impl Drop for PyTorch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.inputs);
+    }
+}

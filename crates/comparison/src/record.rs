@@ -1,0 +1,344 @@
+//! What is written down: a line of JSON about the run, then one as each case ends.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::case::Pass;
+use crate::machine::Machine;
+
+/// One line of a results file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Line {
+    /// The first: what holds for all.
+    Run(RunInfo),
+    /// One case, once.
+    Case(CaseLine),
+}
+
+/// What holds for all cases of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunInfo {
+    /// When it began, in UTC.
+    pub started: String,
+    /// The command that made it.
+    pub command: Vec<String>,
+    /// The commit measured, with `+changes` where files differ from it.
+    pub commit: Option<String>,
+    /// Version of this project.
+    pub version: String,
+    /// Version of Burn.
+    pub burn: String,
+    /// What it ran on.
+    pub machine: Machine,
+    /// Threads that each side was given.
+    pub threads: usize,
+}
+
+/// What makes two measurements be of the same thing.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct CaseId {
+    /// The backend's word, or `pytorch`.
+    pub backend: String,
+    /// The number type.
+    pub dtype: String,
+    /// The problem of the catalogue.
+    pub problem: String,
+    /// Its length: keys.
+    pub n: usize,
+    /// How far it went.
+    pub pass: Pass,
+    /// The mechanism, `matmul`, or what PyTorch was asked for.
+    pub subject: String,
+}
+
+/// One case, measured once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CaseLine {
+    /// What was measured.
+    #[serde(flatten)]
+    pub id: CaseId,
+    /// Which of the rounds.
+    pub round: usize,
+    /// Floating-point operations of its matmuls.
+    pub work: f64,
+    /// Bytes no way of computing it can do without.
+    pub minimum_bytes: u64,
+    /// The device, its versions with it, if it was reached.
+    pub device: Option<String>,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// What became of a case.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It computed the right thing, in this time.
+    Measured(Measured),
+    /// It computed something else, and therefore has no time.
+    Wrong {
+        /// The worst error relative to the largest number of its tensor; infinite
+        /// ones, which JSON has no word for, are `None`.
+        error: Option<f64>,
+        /// What was wrong where.
+        detail: String,
+    },
+    /// It had not ended by then.
+    TimedOut {
+        /// The time it was given.
+        seconds: f64,
+    },
+    /// It needed more memory than there is.
+    OutOfMemory {
+        /// How that showed.
+        detail: String,
+    },
+    /// It ended in another way.
+    Failed {
+        /// Its last words.
+        message: String,
+    },
+}
+
+/// The measurements of a case that computed the right thing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Each sample, in seconds, in the order they were taken.
+    pub seconds: Vec<f64>,
+    /// The most memory it took, where that can be told.
+    pub peak: Option<Peak>,
+    /// The worst error, relative to the largest number of its tensor.
+    pub error: Option<f64>,
+}
+
+/// The most memory a case took.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Peak {
+    /// Inputs, result, gradients and everything in between.
+    pub bytes: u64,
+    /// How it was measured.
+    pub how: String,
+}
+
+/// What a measuring program prints when it is done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// The device in use.
+    pub device: String,
+    /// What became of the case.
+    pub outcome: Outcome,
+}
+
+/// A results file being written. Each line is on the disk before the next case
+/// starts, so that whatever ends a run, what was measured stays.
+#[derive(Debug)]
+pub struct Writer {
+    file: File,
+}
+
+impl Writer {
+    /// Begins a results file.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be created, or is there already: results are never overwritten.
+    pub fn create(path: &Path, run: &RunInfo) -> io::Result<Self> {
+        let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+        let mut writer = Self { file };
+        writer.write(&Line::Run(run.clone()))?;
+        Ok(writer)
+    }
+
+    /// Adds a line.
+    ///
+    /// # Errors
+    ///
+    /// When the disk does not take it.
+    pub fn write(&mut self, line: &Line) -> io::Result<()> {
+        let mut text = serde_json::to_string(line)?;
+        text.push('\n');
+        // In one call: a line is there as a whole or not at all.
+        self.file.write_all(text.as_bytes())?;
+        self.file.flush()
+    }
+}
+
+/// A results file, read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Results {
+    /// What holds for all cases.
+    pub run: RunInfo,
+    /// The cases, in the order they ended.
+    pub cases: Vec<CaseLine>,
+}
+
+/// The name of the results file in its folder.
+pub const FILE: &str = "results.jsonl";
+
+/// Why a results file could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// It is not there, or not readable.
+    #[error(
+        "cannot read {path}: {source}\n  do: name a folder that cargo xtask bench wrote, or the \
+         {FILE} in it"
+    )]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A line of it makes no sense.
+    #[error("{path}, line {line}: {source}\n  do: name a {FILE} that cargo xtask bench wrote")]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// It does not begin as it should.
+    #[error("{path} does not begin with a line about the run: it is no {FILE}")]
+    NoRun {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl Results {
+    /// Reads a results file, or the one in a folder.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError`] when it is not one. A last line that was cut off is left out.
+    pub fn read(path: &Path) -> Result<Self, ReadError> {
+        let path = if path.is_dir() {
+            path.join(FILE)
+        } else {
+            path.to_owned()
+        };
+        let failed = |source| ReadError::File {
+            path: path.clone(),
+            source,
+        };
+        let mut run = None;
+        let mut cases = Vec::new();
+        let lines: Vec<String> = File::open(&path)
+            .and_then(|file| BufReader::new(file).lines().collect())
+            .map_err(failed)?;
+        for (at, text) in lines.iter().enumerate() {
+            match serde_json::from_str(text) {
+                Ok(Line::Run(info)) => run = Some(info),
+                Ok(Line::Case(case)) => cases.push(case),
+                Err(error) if error.is_eof() && at > 0 && at + 1 == lines.len() => {}
+                Err(source) => {
+                    return Err(ReadError::Line {
+                        path: path.clone(),
+                        line: at + 1,
+                        source,
+                    });
+                }
+            }
+        }
+        match run {
+            Some(run) => Ok(Self { run, cases }),
+            None => Err(ReadError::NoRun { path }),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn run_info() -> RunInfo {
+        RunInfo {
+            started: "2026-01-02T03:04:05Z".to_owned(),
+            command: vec!["cargo".to_owned(), "xtask".to_owned(), "bench".to_owned()],
+            commit: Some("abc".to_owned()),
+            version: "0.1.0".to_owned(),
+            burn: "0.22.1".to_owned(),
+            machine: Machine {
+                cpu: "a processor <of> some & kind".to_owned(),
+                features: vec!["avx2".to_owned()],
+                cores: 2,
+                memory_bytes: Some(1 << 34),
+                system: "linux x86_64".to_owned(),
+            },
+            threads: 2,
+        }
+    }
+
+    /// A case that took `milliseconds`, each of them a sample.
+    pub(crate) fn line(subject: &str, n: usize, milliseconds: &[f64]) -> CaseLine {
+        CaseLine {
+            id: CaseId {
+                backend: "flex".to_owned(),
+                dtype: "f32".to_owned(),
+                problem: "layer".to_owned(),
+                n,
+                pass: Pass::Forward,
+                subject: subject.to_owned(),
+            },
+            round: 1,
+            work: 1e6 * n as f64,
+            minimum_bytes: 1 << 20,
+            device: Some("a device".to_owned()),
+            outcome: Outcome::Measured(Measured {
+                seconds: milliseconds.iter().map(|ms| ms / 1e3).collect(),
+                peak: Some(Peak {
+                    bytes: (n * n) as u64,
+                    how: "resident set".to_owned(),
+                }),
+                error: Some(1e-7),
+            }),
+        }
+    }
+
+    #[test]
+    fn what_was_written_reads_back_even_if_the_end_was_cut_off() {
+        let folder = std::env::temp_dir().join(format!("zoo-record-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a temporary folder");
+        let path = folder.join(FILE);
+        let mut writer = Writer::create(&path, &run_info()).expect("a new file");
+        let mut wrong = line("standard", 512, &[]);
+        wrong.outcome = Outcome::Wrong {
+            error: None,
+            detail: "context[0] is NaN".to_owned(),
+        };
+        let cases = [line("standard", 256, &[1.5, 2.5]), wrong];
+        for case in &cases {
+            writer.write(&Line::Case(case.clone())).expect("written");
+        }
+        writer.file.write_all(b"{\"kind\":\"ca").expect("written");
+
+        assert!(
+            Writer::create(&path, &run_info()).is_err(),
+            "nothing is overwritten"
+        );
+        let results = Results::read(&folder).expect("readable");
+        std::fs::remove_dir_all(&folder).expect("it was created above");
+        assert_eq!(results.run, run_info());
+        assert_eq!(results.cases, cases);
+    }
+
+    #[test]
+    fn a_file_of_something_else_says_which_line() {
+        let path = std::env::temp_dir().join(format!("zoo-no-record-{}", std::process::id()));
+        std::fs::write(&path, "{\"kind\":\"other\"}\n").expect("a temporary file");
+        let error = Results::read(&path).unwrap_err().to_string();
+        std::fs::remove_file(&path).expect("it was created above");
+        assert!(
+            error.contains("line 1") && error.contains("cargo xtask bench"),
+            "{error}"
+        );
+        let error = Results::read(&path).unwrap_err().to_string();
+        assert!(error.contains("cannot read"), "{error}");
+    }
+}

@@ -1,0 +1,569 @@
+//! The answer as tables: one for each problem and pass, its rows by length.
+
+use std::fmt::Write;
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use crate::fit::{Curve, crossing, power_law};
+use crate::pool::{Pool, Pooled, Ratio, ratio};
+use crate::record::{CaseId, Outcome};
+use crate::units::{bytes, count, three_digits, time};
+
+/// What the tables show besides the cases of a run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Against<'a> {
+    /// An earlier run.
+    pub baseline: Option<&'a [Pooled]>,
+}
+
+/// One problem in one pass.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Section {
+    /// Problem, pass, number type.
+    pub title: String,
+    /// The names of the columns.
+    pub header: Vec<&'static str>,
+    /// The cells of each case.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// One cell.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Cell {
+    /// What it says.
+    pub text: String,
+    /// Whether it is the best of its column among the cases of its length.
+    pub best: bool,
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self { text, best: false }
+    }
+}
+
+/// The case whose rate others are held against is no section of its own.
+fn is_matmul(pooled: &Pooled) -> bool {
+    pooled.id.subject == "matmul"
+}
+
+/// The sections, in the order their problems were measured.
+pub fn sections(cases: &[Pooled], against: Against<'_>) -> Vec<Section> {
+    let key = |id: &CaseId| (id.problem.clone(), id.pass, id.dtype.clone());
+    let mut keys = Vec::new();
+    for case in cases.iter().filter(|case| !is_matmul(case)) {
+        if !keys.contains(&key(&case.id)) {
+            keys.push(key(&case.id));
+        }
+    }
+    keys.into_iter()
+        .map(|wanted| {
+            let mut members: Vec<&Pooled> = cases
+                .iter()
+                .filter(|case| !is_matmul(case) && key(&case.id) == wanted)
+                .collect();
+            members.sort_by_key(|case| case.id.n);
+            section(&members, cases, against)
+        })
+        .collect()
+}
+
+fn section(members: &[&Pooled], all: &[Pooled], against: Against<'_>) -> Section {
+    let id = &members[0].id;
+    let has_pytorch = members.iter().any(|case| case.id.backend == "pytorch");
+    let mut header = vec![
+        "n",
+        "backend",
+        "mechanism",
+        "median",
+        "10th",
+        "90th",
+        "GFLOP/s",
+        "of matmul",
+        "memory",
+        "by",
+        "of least",
+        "error",
+        "vs standard",
+    ];
+    if has_pytorch {
+        header.push("vs PyTorch");
+    }
+    if against.baseline.is_some() {
+        header.push("vs baseline");
+    }
+    let rows = members
+        .iter()
+        .map(|case| {
+            let mut row = cells(case, all);
+            let other = |backend: &str, subject: &str| {
+                let id = CaseId {
+                    backend: backend.to_owned(),
+                    subject: subject.to_owned(),
+                    ..case.id.clone()
+                };
+                all.iter().find(|other| other.id == id)
+            };
+            row.push(against_cell(case, other(&case.id.backend, "standard")));
+            if has_pytorch {
+                row.push(against_cell(case, other("pytorch", "sdpa")));
+            }
+            if let Some(baseline) = against.baseline {
+                let then = baseline.iter().find(|then| then.id == case.id);
+                row.push(against_cell(case, then));
+            }
+            row
+        })
+        .collect();
+    let mut section = Section {
+        title: format!("{}, {}, {}", id.problem, id.pass, id.dtype),
+        header,
+        rows,
+    };
+    mark_best(&mut section, members);
+    section
+}
+
+/// The columns of every section, up to the ratios.
+fn cells(case: &Pooled, all: &[Pooled]) -> Vec<Cell> {
+    let id = &case.id;
+    let mut row = vec![count(id.n), id.backend.clone(), id.subject.clone()];
+    match &case.result {
+        Pool::Samples(samples) => {
+            row.extend([0.5, 0.1, 0.9].map(|share| time(samples.quantile(share))));
+            let matmul = all.iter().find(|other| {
+                is_matmul(other) && other.id.backend == id.backend && other.id.dtype == id.dtype
+            });
+            row.push(case.rate().map_or(dash(), |rate| three_digits(rate / 1e9)));
+            let share = case.rate().zip(matmul.and_then(Pooled::rate));
+            row.push(share.map_or(dash(), |(rate, most)| {
+                format!("{:.0}%", 100.0 * rate / most)
+            }));
+            match &samples.peak {
+                Some(peak) => {
+                    row.push(bytes(peak.bytes as f64));
+                    row.push(peak.how.clone());
+                    let ratio = peak.bytes as f64 / case.minimum_bytes as f64;
+                    row.push(format!("{}x", three_digits(ratio)));
+                }
+                None => row.extend(["n/a".to_owned(), dash(), dash()]),
+            }
+            row.push(samples.error.map_or(dash(), |error| format!("{error:.1e}")));
+        }
+        Pool::Without(outcome) => {
+            row.push(word(outcome).to_owned());
+            row.extend(std::iter::repeat_with(dash).take(7));
+            row.push(match outcome {
+                Outcome::Wrong { error, .. } => {
+                    error.map_or("infinite".to_owned(), |error| format!("{error:.1e}"))
+                }
+                _ => dash(),
+            });
+        }
+    }
+    row.into_iter().map(Cell::from).collect()
+}
+
+fn dash() -> String {
+    "-".to_owned()
+}
+
+/// What became of a case that has no time, in a word or three.
+pub fn word(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Measured(_) => "measured",
+        Outcome::Wrong { .. } => "WRONG",
+        Outcome::TimedOut { .. } => "TIMED OUT",
+        Outcome::OutOfMemory { .. } => "OUT OF MEMORY",
+        Outcome::Failed { .. } => "FAILED",
+    }
+}
+
+fn against_cell(case: &Pooled, other: Option<&Pooled>) -> Cell {
+    let samples = case.samples().zip(other.and_then(Pooled::samples));
+    let text = match samples {
+        Some((this, other)) => {
+            let Ratio { ratio, low, high } = ratio(this, other);
+            let spread = this.round_medians.len() > 1 && low != high;
+            if spread && other.round_medians.len() == this.round_medians.len() {
+                format!("{ratio:.2} ({low:.2}..{high:.2})")
+            } else {
+                format!("{ratio:.2}")
+            }
+        }
+        None => dash(),
+    };
+    text.into()
+}
+
+/// Marks the best time, rate, memory and error among the cases of each length.
+fn mark_best(section: &mut Section, members: &[&Pooled]) {
+    let column = |name| section.header.iter().position(|header| *header == name);
+    let columns: [(Option<usize>, fn(&Pooled) -> Option<f64>); 4] = [
+        (column("median"), |case| Some(case.samples()?.median())),
+        (column("GFLOP/s"), |case| Some(-case.rate()?)),
+        (column("memory"), |case| {
+            Some(case.samples()?.peak.as_ref()?.bytes as f64)
+        }),
+        (column("error"), |case| case.samples()?.error),
+    ];
+    for (column, cost) in columns {
+        let Some(column) = column else { continue };
+        for (at, case) in members.iter().enumerate() {
+            let rivals = members.iter().filter(|other| other.id.n == case.id.n);
+            let costs: Vec<f64> = rivals.filter_map(|other| cost(other)).collect();
+            let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
+            // Alone, it would be the best of one.
+            let best = costs.len() > 1 && cost(case) == Some(least);
+            section.rows[at][column].best = best;
+        }
+    }
+}
+
+/// Tables for a terminal.
+pub fn terminal(sections: &[Section]) -> String {
+    let mut text = String::new();
+    for section in sections {
+        let mut table = Table::new();
+        table
+            .load_preset(presets::UTF8_BORDERS_ONLY)
+            .set_header(&section.header);
+        for row in &section.rows {
+            table.add_row(row.iter().map(|cell| {
+                if cell.best {
+                    format!("*{}", cell.text)
+                } else {
+                    cell.text.clone()
+                }
+            }));
+        }
+        for (at, column) in table.column_iter_mut().enumerate() {
+            if is_number(at) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        let _ = writeln!(text, "{}\n{table}\n", section.title);
+    }
+    text
+}
+
+/// Backend, mechanism and how memory was measured are words; all else is numbers.
+pub(crate) fn is_number(column: usize) -> bool {
+    ![1, 2, 9].contains(&column)
+}
+
+/// Tables in Markdown.
+pub fn markdown(sections: &[Section]) -> String {
+    let mut text = String::new();
+    for section in sections {
+        let _ = writeln!(text, "### {}\n", section.title);
+        let _ = writeln!(text, "| {} |", section.header.join(" | "));
+        let rule: Vec<&str> = (0..section.header.len())
+            .map(|at| if is_number(at) { "--:" } else { "---" })
+            .collect();
+        let _ = writeln!(text, "|{}|", rule.join("|"));
+        for row in &section.rows {
+            let cells: Vec<String> = row
+                .iter()
+                .map(|cell| {
+                    if cell.best {
+                        format!("**{}**", cell.text)
+                    } else {
+                        cell.text.clone()
+                    }
+                })
+                .collect();
+            let _ = writeln!(text, "| {} |", cells.join(" | "));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// How to read the tables.
+pub const LEGEND: &str = "\
+median, 10th, 90th: time of one pass and its percentiles; GFLOP/s: counted matmul work over the \
+median, and its share of this backend's own matmul rate
+memory: inputs, results, gradients and all in between, by resident set, memory pool or driver; of \
+least: times what inputs, results and gradients alone take
+error: the worst, relative to the largest number of its tensor, against the oracle in f64; *: the \
+best of its length
+vs: times as long as the other (lowest..highest of a round); below 1 is faster";
+
+/// What the cases without a time have to say.
+pub fn remarks(cases: &[Pooled]) -> Vec<String> {
+    cases
+        .iter()
+        .filter_map(|case| {
+            let Pool::Without(outcome) = &case.result else {
+                return None;
+            };
+            let detail = match outcome {
+                Outcome::Measured(_) => return None,
+                Outcome::Wrong { detail, .. } => detail.clone(),
+                Outcome::TimedOut { seconds } => format!("not done after {}", time(*seconds)),
+                Outcome::OutOfMemory { detail } => detail.clone(),
+                Outcome::Failed { message } => message.clone(),
+            };
+            Some(format!("{}: {}: {detail}", name(&case.id), word(outcome)))
+        })
+        .collect()
+}
+
+/// A case in a line: `flex standard on layer at n = 1,024, train, f32`.
+pub fn name(id: &CaseId) -> String {
+    format!(
+        "{} {} on {} at n = {}, {}, {}",
+        id.backend,
+        id.subject,
+        id.problem,
+        count(id.n),
+        id.pass,
+        id.dtype
+    )
+}
+
+/// What is drawn as one line: everything of a case but its length.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// The backend's word.
+    pub backend: String,
+    /// The mechanism.
+    pub subject: String,
+    /// Seconds by length.
+    pub times: Curve,
+    /// Bytes by length.
+    pub memory: Curve,
+}
+
+/// Everything that belongs in one pair of plots.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Family {
+    /// Problem, pass, number type.
+    pub title: String,
+    /// A name for its files.
+    pub slug: String,
+    /// Its lines.
+    pub series: Vec<Series>,
+}
+
+/// The families of a run, in the order of [`sections`].
+pub fn families(cases: &[Pooled]) -> Vec<Family> {
+    let mut families: Vec<Family> = Vec::new();
+    let mut ordered: Vec<&Pooled> = cases.iter().filter(|case| !is_matmul(case)).collect();
+    ordered.sort_by_key(|case| case.id.n);
+    for case in cases.iter().filter(|case| !is_matmul(case)) {
+        let id = &case.id;
+        let title = format!("{}, {}, {}", id.problem, id.pass, id.dtype);
+        if families.iter().any(|family| family.title == title) {
+            continue;
+        }
+        let members = ordered.iter().filter(|other| {
+            (&other.id.problem, other.id.pass, &other.id.dtype) == (&id.problem, id.pass, &id.dtype)
+        });
+        families.push(Family {
+            title,
+            slug: format!("{}-{}-{}", id.problem, id.pass, id.dtype),
+            series: series(members.copied()),
+        });
+    }
+    families
+}
+
+fn series<'a>(members: impl Iterator<Item = &'a Pooled>) -> Vec<Series> {
+    let mut all: Vec<Series> = Vec::new();
+    for case in members {
+        let Some(samples) = case.samples() else {
+            continue;
+        };
+        let id = &case.id;
+        let is_mine = |s: &Series| s.backend == id.backend && s.subject == id.subject;
+        let at = all.iter().position(is_mine).unwrap_or_else(|| {
+            all.push(Series {
+                backend: id.backend.clone(),
+                subject: id.subject.clone(),
+                times: Vec::new(),
+                memory: Vec::new(),
+            });
+            all.len() - 1
+        });
+        let n = id.n as f64;
+        all[at].times.push((n, samples.median()));
+        if let Some(peak) = &samples.peak {
+            all[at].memory.push((n, peak.bytes as f64));
+        }
+    }
+    all
+}
+
+/// How time and memory grow, and which mechanism overtakes which, in sentences.
+pub fn findings(families: &[Family]) -> Vec<String> {
+    let mut said = Vec::new();
+    for family in families {
+        for series in &family.series {
+            let grows = |what: &str, curve: &Curve| {
+                power_law(curve).map(|law| {
+                    format!(
+                        "{what} grows as n^{:.2} (n = {} to {})",
+                        law.exponent,
+                        count(law.from as usize),
+                        count(law.to as usize)
+                    )
+                })
+            };
+            let parts: Vec<String> = [
+                grows("time", &series.times),
+                grows("memory", &series.memory),
+            ]
+            .into_iter()
+            .flatten()
+            .collect();
+            if !parts.is_empty() {
+                said.push(format!(
+                    "{}: {} {}: {}",
+                    family.title,
+                    series.backend,
+                    series.subject,
+                    parts.join(", ")
+                ));
+            }
+        }
+        for (at, first) in family.series.iter().enumerate() {
+            for second in &family.series[at + 1..] {
+                let Some(crossing) = crossing(&first.times, &second.times) else {
+                    continue;
+                };
+                let (winner, loser) = if crossing.first_overtakes {
+                    (first, second)
+                } else {
+                    (second, first)
+                };
+                said.push(format!(
+                    "{}: {} overtakes {} at n = {}",
+                    family.title,
+                    who(winner, loser),
+                    who(loser, winner),
+                    count(two_digits(crossing.n))
+                ));
+            }
+        }
+    }
+    said
+}
+
+/// A line's name, with its backend where the other's is different.
+fn who(this: &Series, other: &Series) -> String {
+    if this.backend == other.backend {
+        this.subject.clone()
+    } else {
+        format!("{} {}", this.backend, this.subject)
+    }
+}
+
+/// A length to two digits: it lies between two that were measured.
+fn two_digits(n: f64) -> usize {
+    let unit = 10f64.powf((n.log10().floor() - 1.0).max(0.0));
+    ((n / unit).round() * unit) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::pool;
+    use crate::record::CaseLine;
+    use crate::record::tests::line;
+
+    fn on(backend: &str, mut line: CaseLine) -> CaseLine {
+        line.id.backend = backend.to_owned();
+        line
+    }
+
+    fn matmul() -> CaseLine {
+        let mut line = line("matmul", 1024, &[10.0]);
+        line.id.problem = "matmul".to_owned();
+        line.work = 2e9;
+        line
+    }
+
+    #[test]
+    fn rows_say_everything_and_the_best_is_marked() {
+        let cases = pool(&[
+            matmul(),
+            line("standard", 1024, &[20.0, 20.0, 30.0]),
+            line("flash", 1024, &[10.0, 10.0, 10.0]),
+            on("pytorch", line("sdpa", 1024, &[5.0])),
+        ]);
+        let sections = sections(&cases, Against::default());
+        assert_eq!(sections.len(), 1);
+        let text = terminal(&sections);
+        let row = |word: &str| {
+            text.lines()
+                .find(|line| line.contains(word))
+                .unwrap_or_else(|| panic!("no {word} in {text}"))
+                .split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        let standard = row("flex      standard");
+        for said in [
+            "20.0 ms", "30.0 ms", "51.2", "26%", "1.00 MiB", "resident", "1.00x", "1.0e-7",
+        ] {
+            assert!(standard.contains(said), "{said} in {standard}");
+        }
+        assert!(standard.contains("1.00 4.00"), "{standard}");
+        assert!(row("flash").contains("0.50 2.00"), "{}", row("flash"));
+        assert!(row("sdpa").contains("*5.00 ms"), "{}", row("sdpa"));
+    }
+
+    #[test]
+    fn a_case_without_a_time_is_a_row_and_a_remark() {
+        let mut wrong = line("flash", 256, &[]);
+        wrong.outcome = Outcome::Wrong {
+            error: Some(0.25),
+            detail: "context[3] is 1, should be 2".to_owned(),
+        };
+        let mut slow = line("linear", 256, &[]);
+        slow.outcome = Outcome::TimedOut { seconds: 60.0 };
+        let cases = pool(&[line("standard", 256, &[1.0]), wrong, slow]);
+        let text = terminal(&sections(&cases, Against::default()));
+        assert!(text.contains("WRONG") && text.contains("2.5e-1"), "{text}");
+        assert!(text.contains("TIMED OUT"), "{text}");
+        let remarks = remarks(&cases);
+        assert_eq!(remarks.len(), 2);
+        assert!(remarks[0].contains("context[3] is 1"), "{remarks:?}");
+        assert!(remarks[1].contains("not done after 60.0 s"), "{remarks:?}");
+    }
+
+    #[test]
+    fn a_baseline_is_one_more_column() {
+        let then = pool(&[line("standard", 256, &[2.0])]);
+        let now = pool(&[line("standard", 256, &[3.0])]);
+        let against = Against {
+            baseline: Some(&then),
+        };
+        let text = markdown(&sections(&now, against));
+        assert!(
+            text.contains("| vs baseline |") && text.contains("| 1.50 |"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn findings_name_growth_and_the_crossing() {
+        let mut lines = Vec::new();
+        for n in [256, 512, 1024, 2048] {
+            let n_f = n as f64;
+            lines.push(line("standard", n, &[1e-6 * n_f * n_f]));
+            lines.push(line("linear", n, &[1e-3 * n_f]));
+        }
+        let findings = findings(&families(&pool(&lines)));
+        let has = |text: &str| findings.iter().any(|line| line.contains(text));
+        assert!(has("standard: time grows as n^2.00"), "{findings:?}");
+        assert!(has("memory grows as n^2.00"), "{findings:?}");
+        assert!(
+            has("linear overtakes standard at n = 1,000"),
+            "{findings:?}"
+        );
+    }
+}

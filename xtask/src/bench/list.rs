@@ -1,0 +1,81 @@
+//! `cargo xtask bench --list`: what can be chosen.
+
+use std::fmt::Write;
+
+use zoo_comparison::case::Pass;
+use zoo_comparison::plan::Suite;
+use zoo_testkit::{Problem, catalogue};
+use zoo_words::{Backend, Dtype, Mechanism};
+
+/// Every word that `bench` takes, with what it stands for.
+pub(super) fn everything() -> String {
+    let mut text = String::new();
+    let mut group = |flag: &str, entries: Vec<(String, String)>| {
+        let width = entries.iter().map(|(word, _)| word.len()).max();
+        let width = width.unwrap_or_default();
+        let _ = writeln!(text, "{flag}");
+        for (word, meaning) in entries {
+            let line = format!("  {word:width$}  {meaning}");
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+    };
+    let words = |words: &[&str]| {
+        let entry = |word: &&str| ((*word).to_owned(), String::new());
+        words.iter().map(entry).collect::<Vec<_>>()
+    };
+    let entry = |word: &str, meaning: &str| (word.to_owned(), meaning.to_owned());
+
+    group("--backend", words(&Backend::ALL.map(Backend::word)));
+    group(
+        "--suite",
+        Suite::EACH
+            .map(|suite| entry(suite.word(), suite.summary()))
+            .to_vec(),
+    );
+    group(
+        "--mechanism",
+        Mechanism::ALL
+            .map(|mechanism| entry(mechanism.word(), mechanism.summary()))
+            .to_vec(),
+    );
+    let problems = catalogue();
+    group(
+        "--problem",
+        problems
+            .iter()
+            .map(|problem| (problem.name.to_owned(), sizes(problem)))
+            .collect(),
+    );
+    group(
+        "--pass",
+        words(&[Pass::Forward.word(), Pass::Train.word(), "both"]),
+    );
+    group("--dtype", words(&Dtype::ALL.map(Dtype::word)));
+    group("--vs", words(&["pytorch"]));
+    text
+}
+
+fn sizes(problem: &Problem) -> String {
+    let Problem {
+        batch,
+        heads,
+        kv_heads,
+        seq_q,
+        seq_k,
+        d_head,
+        d_value,
+        ..
+    } = problem;
+    let mut text = format!("batch {batch}, {heads} heads");
+    if kv_heads != heads {
+        let _ = write!(text, " over {kv_heads}");
+    }
+    let _ = write!(text, ", {seq_q} x {seq_k}, d_head {d_head}");
+    if d_value != d_head {
+        let _ = write!(text, ", d_value {d_value}");
+    }
+    if problem.at_length(seq_k + 1).is_some() {
+        text.push_str("; takes --seq");
+    }
+    text
+}

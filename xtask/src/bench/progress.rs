@@ -1,0 +1,66 @@
+//! What a person sees while cases run: a bar on a terminal, lines elsewhere.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use zoo_comparison::record::{CaseId, CaseLine, Outcome};
+use zoo_comparison::run::Watcher;
+use zoo_comparison::{pool, table, units};
+
+/// The bar, or the lines in its place.
+pub(super) struct Progress {
+    bar: ProgressBar,
+    done: usize,
+    total: usize,
+}
+
+impl Progress {
+    pub(super) fn new() -> Self {
+        // Drawn on stderr, and not at all where that is no terminal.
+        let bar = ProgressBar::no_length();
+        let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}")
+            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        bar.set_style(style);
+        Self {
+            bar,
+            done: 0,
+            total: 0,
+        }
+    }
+
+    pub(super) fn finish(self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Watcher for Progress {
+    fn begins(&mut self, id: &CaseId, done: usize, total: usize, left: Option<Duration>) {
+        (self.done, self.total) = (done, total);
+        self.bar.set_length(total as u64);
+        self.bar.set_position(done as u64);
+        let left = match left {
+            Some(left) if left.as_secs() >= 60 => {
+                format!("{} min left", left.as_secs().div_ceil(60))
+            }
+            Some(left) => format!("{} s left", left.as_secs() + 1),
+            None => "starting".to_owned(),
+        };
+        self.bar.set_message(format!("{left}  {}", table::name(id)));
+    }
+
+    fn ended(&mut self, line: &CaseLine) {
+        let outcome = match &line.outcome {
+            Outcome::Measured(measured) => {
+                units::time(pool::median(measured.seconds.iter().copied()))
+            }
+            other => table::word(other).to_owned(),
+        };
+        if self.bar.is_hidden() {
+            let (at, of) = (self.done + 1, self.total);
+            eprintln!("[{at}/{of}] {}: {outcome}", table::name(&line.id));
+        } else if !matches!(line.outcome, Outcome::Measured(_)) {
+            self.bar
+                .println(format!("{}: {outcome}", table::name(&line.id)));
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! What a person sees who asks the bench for something it does not have, or
+//! compares two runs. Nothing is built here.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use zoo_comparison::case::Pass;
+use zoo_comparison::machine::Machine;
+use zoo_comparison::record::{CaseId, CaseLine, FILE, Line, Measured, Outcome, RunInfo, Writer};
+
+fn bench(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_xtask"))
+        .arg("bench")
+        .args(arguments)
+        .output()
+        .expect("it starts")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn a_misspelt_name_gets_the_nearest() {
+    for (flag, wrong, right) in [
+        ("--mechanism", "standrad", "standard"),
+        ("--problem", "bert-bsae", "bert-base"),
+        ("--suite", "decoed", "decode"),
+        ("--dtype", "f61", "f16"),
+    ] {
+        let output = bench(&[flag, wrong]);
+        assert!(!output.status.success());
+        let hint = format!("did you mean {right}?");
+        assert!(stderr(&output).contains(&hint), "{}", stderr(&output));
+    }
+    // clap's own words for closed lists.
+    for (flag, wrong, right) in [
+        ("--pass", "trian", "train"),
+        ("--format", "markdwon", "markdown"),
+        ("--vs", "pytroch", "pytorch"),
+    ] {
+        let output = bench(&[flag, wrong]);
+        assert!(!output.status.success());
+        assert!(stderr(&output).contains(right), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_problem_of_one_length_cannot_be_stretched() {
+    let output = bench(&["--problem", "bert-base", "--seq", "512"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(
+        said.contains("\"bert-base\" cannot be measured at n = 512"),
+        "{said}"
+    );
+}
+
+#[test]
+fn quick_and_full_exclude_each_other_and_an_empty_suite_says_so() {
+    assert_eq!(bench(&["--quick", "--full"]).status.code(), Some(2));
+    let output = bench(&["--suite", "models"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("suite models has no such case"));
+}
+
+#[test]
+fn the_list_shows_everything_that_can_be_chosen() {
+    let output = bench(&["--list"]);
+    assert!(output.status.success());
+    let said = stdout(&output);
+    for word in [
+        "tch-cuda",
+        "decode",
+        "standard",
+        "llama-decode",
+        "takes --seq",
+        "bf16",
+        "pytorch",
+    ] {
+        assert!(said.contains(word), "{word} in {said}");
+    }
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named_with_the_way_to_build_one() {
+    let output = bench(&["--program", "/nowhere/zoo-bench"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(
+        said.contains("--program /nowhere/zoo-bench is no file"),
+        "{said}"
+    );
+    assert!(said.contains("cargo build --release --package zoo-bench --features flex"));
+}
+
+/// A folder with a run in it, removed at the end.
+struct Run(PathBuf);
+
+impl Run {
+    /// A run whose one case took these milliseconds.
+    fn new(name: &str, milliseconds: &[f64]) -> Self {
+        let folder = std::env::temp_dir().join(format!("zoo-bench-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a temporary folder");
+        let run = RunInfo {
+            started: "now".to_owned(),
+            command: vec![],
+            commit: None,
+            version: String::new(),
+            burn: String::new(),
+            machine: Machine::here(),
+            threads: 1,
+        };
+        let case = CaseLine {
+            id: CaseId {
+                backend: "flex".to_owned(),
+                dtype: "f32".to_owned(),
+                problem: "layer".to_owned(),
+                n: 256,
+                pass: Pass::Forward,
+                subject: "standard".to_owned(),
+            },
+            round: 1,
+            work: 1e6,
+            minimum_bytes: 1,
+            device: None,
+            outcome: Outcome::Measured(Measured {
+                seconds: milliseconds.iter().map(|ms| ms / 1e3).collect(),
+                peak: None,
+                error: None,
+            }),
+        };
+        Writer::create(&folder.join(FILE), &run)
+            .and_then(|mut writer| writer.write(&Line::Case(case)))
+            .expect("a new file");
+        Self(folder)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("a plain path")
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn compare_tells_change_from_noise_and_fails_only_when_asked() {
+    let before = Run::new("before", &[10.0, 10.1, 9.9]);
+    let again = Run::new("again", &[10.2, 10.1, 10.0]);
+    let slower = Run::new("slower", &[15.0, 15.1, 14.9]);
+
+    let same = bench(&[
+        "compare",
+        before.path(),
+        again.path(),
+        "--fail-on-regression",
+    ]);
+    assert!(same.status.success(), "{}", stderr(&same));
+    assert!(stdout(&same).contains("no change"), "{}", stdout(&same));
+
+    let worse = bench(&["compare", before.path(), slower.path()]);
+    assert!(worse.status.success());
+    let said = stdout(&worse);
+    assert!(said.contains("SLOWER") && said.contains("1.50"), "{said}");
+    let strict = bench(&[
+        "compare",
+        before.path(),
+        slower.path(),
+        "--fail-on-regression",
+    ]);
+    assert_eq!(strict.status.code(), Some(1));
+}
+
+#[test]
+fn what_is_no_run_is_named() {
+    for arguments in [
+        vec!["compare", "/nowhere", "/nowhere"],
+        vec!["--baseline", "/nowhere"],
+    ] {
+        let output = bench(&arguments);
+        assert_eq!(output.status.code(), Some(1));
+        let said = stderr(&output);
+        assert!(said.contains("cannot read /nowhere"), "{said}");
+    }
+}
+
+#[test]
+fn results_are_never_overwritten() {
+    let run = Run::new("kept", &[1.0]);
+    let before = std::fs::read(Path::new(run.path()).join(FILE)).expect("it was written");
+    let output = bench(&["--out", run.path(), "--program", "/nowhere/zoo-bench"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("holds results already"),
+        "{}",
+        stderr(&output)
+    );
+    let after = std::fs::read(Path::new(run.path()).join(FILE)).expect("it is still there");
+    assert_eq!(before, after);
+}
