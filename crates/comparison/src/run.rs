@@ -166,7 +166,7 @@ impl Comparison {
         };
         let report = match command {
             Ok(mut command) => {
-                self.limit_threads(&mut command);
+                self.set_environment(&mut command);
                 command.args(self.sampling_arguments());
                 watch(command, limits, stop)?
             }
@@ -225,8 +225,10 @@ impl Comparison {
         .collect()
     }
 
-    /// Every library's own word for how many threads it may use.
-    fn limit_threads(&self, command: &mut Command) {
+    fn set_environment(&self, command: &mut Command) {
+        // A child's last words are its message, not a backtrace.
+        command.env("RUST_BACKTRACE", "0");
+        // Every library's own word for how many threads it may use.
         for name in [
             "RAYON_NUM_THREADS",  // flex, ndarray and ours
             "MATMUL_NUM_THREADS", // ndarray's matmul
