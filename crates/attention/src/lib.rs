@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`pattern`] | who may see whom: one vocabulary of masks for every mechanism |
 //! | [`mod@standard`] | softmax attention that holds the whole weight matrix and returns it; the readable reference |
+//! | [`tiled`] | `flash`: the same result without the matrix, forward and backward |
 //!
 //! Ops take `[batch, heads, seq, d_head]`, and the same words mean the same
 //! everywhere:
@@ -19,11 +20,14 @@
 mod mechanism;
 mod options;
 pub mod pattern;
+mod precision;
 mod shape;
 pub mod standard;
+pub mod tiled;
 
 pub use mechanism::{Mechanism, attend};
 pub use options::AttentionOptions;
 pub use pattern::Pattern;
 pub use shape::AttentionShape;
 pub use standard::standard;
+pub use tiled::{flash, flash_with_log_sum_exp, which_body};

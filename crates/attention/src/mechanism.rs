@@ -3,7 +3,7 @@
 use burn::tensor::Tensor;
 pub use zoo_words::Mechanism;
 
-use crate::{AttentionOptions, standard};
+use crate::{AttentionOptions, flash, standard};
 
 /// Attends with the mechanism of that word.
 ///
@@ -26,5 +26,6 @@ pub fn attend(
 ) -> Tensor<4> {
     match mechanism {
         Mechanism::Standard => standard(query, key, value, options).context,
+        Mechanism::Flash => flash(query, key, value, options),
     }
 }

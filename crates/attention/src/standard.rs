@@ -11,8 +11,9 @@
 //! and gives it back: the reference the fast mechanisms are read beside, and the
 //! one to take when the weights themselves are wanted.
 
-use burn::tensor::{Bool, DType, FloatDType, Tensor};
+use burn::tensor::{Bool, Tensor};
 
+use crate::precision::{narrow, widen};
 use crate::{AttentionOptions, AttentionShape};
 
 /// What [`standard`] returns.
@@ -104,21 +105,4 @@ fn softmax(scores: Tensor<4>, hidden: Option<Tensor<4, Bool>>) -> Tensor<4> {
     // then any positive number makes 0 / sum the zero it should be.
     let sum = exponentials.clone().sum_dim(3).clamp_min(0.5); // [batch, heads, seq_q, 1]
     exponentials.div(sum)
-}
-
-/// Half precision to `f32`; everything else stays.
-fn widen(tensor: Tensor<4>) -> Tensor<4> {
-    match tensor.dtype() {
-        DType::F16 | DType::BF16 => tensor.cast(FloatDType::F32),
-        _ => tensor,
-    }
-}
-
-/// Back to the number type the tensors came in.
-fn narrow(tensor: Tensor<4>, stored: DType) -> Tensor<4> {
-    if tensor.dtype() == stored {
-        tensor
-    } else {
-        tensor.cast(stored)
-    }
 }

@@ -108,6 +108,7 @@ fn pattern(problem: &Problem, mask: &Mask, device: &Device) -> Pattern {
     match mask {
         Mask::Full => Pattern::Full,
         Mask::Causal => Pattern::Causal,
+        &Mask::Window { left, right } => Pattern::Window { left, right },
         Mask::KeyLengths(lengths) => Pattern::key_lengths(*lengths),
         Mask::KeyPadding(padding) => {
             let padding = TensorData::new(padding.concat(), [problem.batch, problem.seq_k]);

@@ -26,6 +26,31 @@ pub fn catalogue() -> Vec<Problem> {
         causal("causal-more-keys", [1, 2, 4, 6, 4]),
         // The first two queries see nothing.
         causal("causal-more-queries", [1, 2, 6, 4, 4]),
+        Problem {
+            mask: Mask::Window { left: 2, right: 1 },
+            ..Problem::new("window", [2, 2, 7, 7, 4])
+        },
+        // The first queries are level with no key, and see those that reach them.
+        Problem {
+            mask: Mask::Window { left: 0, right: 2 },
+            ..Problem::new("window-more-queries", [1, 2, 8, 5, 4])
+        },
+        // Several tiles of keys and of queries, none of them full, none a power of two.
+        Problem {
+            kv_heads: 1,
+            d_value: 24,
+            ..causal("several-tiles", [1, 2, 150, 210, 20])
+        },
+        Problem {
+            mask: Mask::All(&[
+                Mask::Window {
+                    left: 40,
+                    right: 25,
+                },
+                Mask::KeyLengths(&[290, 7]),
+            ]),
+            ..Problem::new("window-and-lengths", [2, 1, 300, 300, 16])
+        },
         // One example has no key at all.
         Problem {
             mask: Mask::KeyLengths(&[5, 0, 2]),

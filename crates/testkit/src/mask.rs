@@ -12,6 +12,14 @@ pub enum Mask {
     /// A query sees the keys up to its own place, the last query being level
     /// with the last key.
     Causal,
+    /// A query sees the keys from `left` before its own place to `right` after it,
+    /// the last query being level with the last key.
+    Window {
+        /// Keys before its own place.
+        left: usize,
+        /// Keys after it.
+        right: usize,
+    },
     /// Example `b` has only its first `lengths[b]` keys.
     KeyLengths(&'static [usize]),
     /// Key `j` of example `b` is padding where `padding[b][j]`.
@@ -38,6 +46,13 @@ impl Mask {
             // i - (seq_q - 1) >= j - (seq_k - 1), without going below zero.
             Mask::Causal => keys
                 .map(|j| i + problem.seq_k < j + problem.seq_q)
+                .collect(),
+            Mask::Window { left, right } => keys
+                .map(|j| {
+                    // Both counted from the end, where query and key are level.
+                    let (i, j) = (problem.seq_q - i, problem.seq_k - j);
+                    j > i + left || i > j + right
+                })
                 .collect(),
             Mask::KeyLengths(lengths) => keys.map(|j| j >= lengths[example]).collect(),
             Mask::KeyPadding(padding) => padding[example].to_vec(),
@@ -92,6 +107,14 @@ mod tests {
         assert_eq!(picture(Mask::Causal, 3, 3), [".xx", "..x", "..."]);
         assert_eq!(picture(Mask::Causal, 2, 4), ["...x", "...."]);
         assert_eq!(picture(Mask::Causal, 4, 2), ["xx", "xx", ".x", ".."]);
+    }
+
+    #[test]
+    fn a_window_goes_with_the_query() {
+        let window = |left, right| Mask::Window { left, right };
+        assert_eq!(picture(window(1, 0), 3, 3), [".xx", "..x", "x.."]);
+        assert_eq!(picture(window(0, 1), 3, 3), ["..x", "x..", "xx."]);
+        assert_eq!(picture(window(1, 0), 2, 4), ["x..x", "xx.."]);
     }
 
     #[test]

@@ -12,16 +12,19 @@ pub enum Mechanism {
     /// Softmax attention with every weight held in memory.
     #[default]
     Standard,
+    /// The same, computed tile by tile; memory grows with the length alone.
+    Flash,
 }
 
 impl Mechanism {
     /// Every mechanism, in the order they are shown.
-    pub const ALL: [Self; 1] = [Self::Standard];
+    pub const ALL: [Self; 2] = [Self::Standard, Self::Flash];
 
     /// The word people write.
     pub fn word(self) -> &'static str {
         match self {
             Self::Standard => "standard",
+            Self::Flash => "flash",
         }
     }
 
@@ -29,6 +32,7 @@ impl Mechanism {
     pub fn summary(self) -> &'static str {
         match self {
             Self::Standard => "softmax attention, every weight held and returned",
+            Self::Flash => "the same, tile by tile; memory grows with the length alone",
         }
     }
 }

@@ -23,9 +23,9 @@ impl Pattern {
         shape: &AttentionShape,
         device: &Device,
     ) -> Option<Tensor<4, Bool>> {
+        self.check(op, shape);
         let &AttentionShape {
             batch,
-            heads,
             seq_q,
             seq_k,
             ..
@@ -38,15 +38,16 @@ impl Pattern {
                 let offset = seq_k as i64 - seq_q as i64;
                 Some(Tensor::tril_mask([1, 1, seq_q, seq_k], offset, device))
             }
+            Self::Window { left, right } => {
+                let offset = seq_k as i64 - seq_q as i64;
+                // No window reaches further than all there is.
+                let [left, right] = [left, right].map(|&side| side.min(seq_q + seq_k) as i64);
+                let dims = [1, 1, seq_q, seq_k];
+                let later = Tensor::<4, Bool>::tril_mask(dims, offset + right, device);
+                let earlier = Tensor::<4, Bool>::triu_mask(dims, offset - left, device);
+                Some(later.bool_or(earlier))
+            }
             Self::KeyLengths(lengths) => {
-                assert!(
-                    lengths.len() == batch,
-                    "{op}: key lengths must be given for each of the {batch} examples, got {}",
-                    lengths.len()
-                );
-                if let Some(length) = lengths.iter().find(|&&length| length > seq_k) {
-                    panic!("{op}: a key length must be at most seq_k = {seq_k}, got {length}");
-                }
                 let lengths: Vec<i64> = lengths.iter().map(|&length| length as i64).collect();
                 let lengths = Tensor::<1, Int>::from_ints(lengths.as_slice(), device)
                     .reshape([batch, 1, 1, 1])
@@ -56,27 +57,8 @@ impl Pattern {
                     .expand([batch, 1, 1, seq_k]);
                 Some(keys.greater_equal(lengths)) // [batch, 1, 1, seq_k]
             }
-            Self::KeyPadding(padding) => {
-                assert!(
-                    padding.dims() == [batch, seq_k],
-                    "{op}: a key padding mask must be [batch = {batch}, seq_k = {seq_k}], got {:?}",
-                    padding.dims()
-                );
-                Some(padding.clone().reshape([batch, 1, 1, seq_k]))
-            }
-            Self::Dense(mask) => {
-                let expected = [batch, heads, seq_q, seq_k];
-                assert!(
-                    mask.dims()
-                        .iter()
-                        .zip(expected)
-                        .all(|(&got, full)| got == full || got == 1),
-                    "{op}: a dense mask must be [batch = {batch}, heads = {heads}, \
-                     seq_q = {seq_q}, seq_k = {seq_k}], or 1 in place of any, got {:?}",
-                    mask.dims()
-                );
-                Some(mask.clone())
-            }
+            Self::KeyPadding(padding) => Some(padding.clone().reshape([batch, 1, 1, seq_k])),
+            Self::Dense(mask) => Some(mask.clone()),
             Self::And(a, b) => match (a.hidden(op, shape, device), b.hidden(op, shape, device)) {
                 (Some(a), Some(b)) => {
                     let (a, b) = level(a, b);
@@ -98,8 +80,55 @@ impl Pattern {
     }
 }
 
+impl Pattern {
+    /// Sees to it that every part fits `shape`.
+    pub(super) fn check(&self, op: &str, shape: &AttentionShape) {
+        let &AttentionShape {
+            batch,
+            heads,
+            seq_q,
+            seq_k,
+            ..
+        } = shape;
+        match self {
+            Self::Full | Self::Causal | Self::Window { .. } => {}
+            Self::KeyLengths(lengths) => {
+                assert!(
+                    lengths.len() == batch,
+                    "{op}: key lengths must be given for each of the {batch} examples, got {}",
+                    lengths.len()
+                );
+                if let Some(length) = lengths.iter().find(|&&length| length > seq_k) {
+                    panic!("{op}: a key length must be at most seq_k = {seq_k}, got {length}");
+                }
+            }
+            Self::KeyPadding(padding) => assert!(
+                padding.dims() == [batch, seq_k],
+                "{op}: a key padding mask must be [batch = {batch}, seq_k = {seq_k}], got {:?}",
+                padding.dims()
+            ),
+            Self::Dense(mask) => {
+                let expected = [batch, heads, seq_q, seq_k];
+                assert!(
+                    mask.dims()
+                        .iter()
+                        .zip(expected)
+                        .all(|(&got, full)| got == full || got == 1),
+                    "{op}: a dense mask must be [batch = {batch}, heads = {heads}, \
+                     seq_q = {seq_q}, seq_k = {seq_k}], or 1 in place of any, got {:?}",
+                    mask.dims()
+                );
+            }
+            Self::And(a, b) | Self::Or(a, b) => {
+                a.check(op, shape);
+                b.check(op, shape);
+            }
+        }
+    }
+}
+
 /// Stretches both masks to the sizes they have together.
-fn level(a: Tensor<4, Bool>, b: Tensor<4, Bool>) -> (Tensor<4, Bool>, Tensor<4, Bool>) {
+pub(super) fn level(a: Tensor<4, Bool>, b: Tensor<4, Bool>) -> (Tensor<4, Bool>, Tensor<4, Bool>) {
     let (a_dims, b_dims) = (a.dims(), b.dims());
     let together: [usize; 4] = std::array::from_fn(|dim| a_dims[dim].max(b_dims[dim]));
     (a.expand(together), b.expand(together))

@@ -2,9 +2,11 @@
 //!
 //! A [`Pattern`] is said in words (`causal`, `key_lengths`, ...) and combined
 //! with [`and`](Pattern::and) and [`or`](Pattern::or). Mechanisms that hold the
-//! whole score matrix ask it for a [dense mask](Pattern::hidden).
+//! whole score matrix ask it for a [dense mask](Pattern::hidden); tiled ones ask of
+//! each tile whether anybody sees it.
 
 mod dense;
+mod split;
 
 use burn::tensor::{Bool, Tensor};
 
@@ -18,6 +20,14 @@ pub enum Pattern {
     /// A query sees the keys up to its own place, the last query being level
     /// with the last key. With more queries than keys, the first ones see nothing.
     Causal,
+    /// A query sees the keys from `left` before its own place to `right` after it,
+    /// the last query being level with the last key.
+    Window {
+        /// Keys before its own place.
+        left: usize,
+        /// Keys after it.
+        right: usize,
+    },
     /// Example `b` has only its first `lengths[b]` keys.
     KeyLengths(Vec<usize>),
     /// `[batch, seq_k]`: a key that is `true` is padding, hidden from every query.

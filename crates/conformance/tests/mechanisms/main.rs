@@ -74,6 +74,7 @@ fn trials(opened: &Opened) -> Vec<Trial> {
             }
         }
         trials.extend(promises::trials(mechanism, device));
+        trials.extend(misuses::trials(mechanism, device));
     }
     for problem in catalogue() {
         let name = format!("standard/{}/weights", problem.name);
@@ -82,7 +83,6 @@ fn trials(opened: &Opened) -> Vec<Trial> {
             weights_match_the_oracle(&problem, &device)
         }));
     }
-    trials.extend(misuses::trials(device));
     trials
 }
 

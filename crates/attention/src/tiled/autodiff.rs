@@ -1,0 +1,163 @@
+//! The gradient of tiled attention, written by hand: what is kept from the forward
+//! pass is its inputs, the context and one number a query.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use burn::backend::autodiff::NodeId;
+use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
+use burn::backend::autodiff::grads::Gradients;
+use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{Autodiff, AutodiffBackend, Backend, Shape, TensorMetadata};
+use burn::tensor::{DType, FloatDType};
+
+use super::ops::{MoreHidden, Saved, TiledBackward, TiledForward, TiledSettings};
+
+/// Where the gradient by the log-sum-exp waits until the one by the context is there.
+type Waiting<B> = Arc<Mutex<Option<FloatTensor<B>>>>;
+
+/// What the backward pass of the context starts from.
+#[derive(Debug, Clone)]
+struct State<B: Backend> {
+    query: NodeId,
+    key: NodeId,
+    value: NodeId,
+    hidden: MoreHidden<B>,
+    context: FloatTensor<B>,
+    log_sum_exp: FloatTensor<B>,
+    d_log_sum_exp: Waiting<B>,
+    settings: TiledSettings,
+}
+
+/// The step from the context back to query, key and value.
+#[derive(Debug)]
+struct FromContext;
+
+impl<B: TiledBackward> Backward<B, 3> for FromContext {
+    type State = State<B>;
+
+    fn backward(
+        self,
+        ops: Ops<Self::State, 3>,
+        gradients: &mut Gradients,
+        checkpointer: &mut Checkpointer,
+    ) {
+        let [query, key, value] = ops.parents;
+        let d_context = gradients.consume::<B>(&ops.node);
+        let state = ops.state;
+        let saved = Saved {
+            query: checkpointer.retrieve_node_output(state.query),
+            key: checkpointer.retrieve_node_output(state.key),
+            value: checkpointer.retrieve_node_output(state.value),
+            hidden: state.hidden,
+            context: state.context,
+            log_sum_exp: state.log_sum_exp,
+        };
+        let d_log_sum_exp = state
+            .d_log_sum_exp
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let got = B::tiled_backward(saved, d_context, d_log_sum_exp, &state.settings);
+        for (parent, gradient) in [(query, got.query), (key, got.key), (value, got.value)] {
+            if let Some(parent) = parent {
+                gradients.register::<B>(parent.id, gradient);
+            }
+        }
+    }
+}
+
+/// The log-sum-exp is made a child of the context, so that its gradient, if there
+/// is one, has arrived when the step above is taken: one pass over the tiles then
+/// does for both.
+#[derive(Debug)]
+struct FromLogSumExp;
+
+impl<B: Backend> Backward<B, 1> for FromLogSumExp {
+    type State = (Waiting<B>, Shape, B::Device);
+
+    fn backward(self, ops: Ops<Self::State, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        let (waiting, shape, device) = ops.state;
+        let arrived = gradients.consume::<B>(&ops.node);
+        *waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some(arrived);
+        let [context] = ops.parents;
+        if let Some(context) = context {
+            // The context may have no gradient of its own; the step above expects one.
+            let zeros = B::float_zeros(shape, &device, FloatDType::F32);
+            gradients.register::<B>(context.id, zeros);
+        }
+    }
+}
+
+impl<B: TiledForward + TiledBackward, C: CheckpointStrategy> TiledForward for Autodiff<B, C> {
+    fn tiled_forward(
+        query: FloatTensor<Self>,
+        key: FloatTensor<Self>,
+        value: FloatTensor<Self>,
+        hidden: MoreHidden<Self>,
+        settings: TiledSettings,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let hidden: MoreHidden<B> = match hidden {
+            MoreHidden::Nothing => MoreHidden::Nothing,
+            MoreHidden::Where(hidden) => MoreHidden::Where(hidden),
+        };
+        let parents = [query.node(), key.node(), value.node()];
+        match Backward::<B, 3>::prepare::<C>(FromContext, parents)
+            .compute_bound()
+            .stateful()
+        {
+            OpsKind::Tracked(mut prep) => {
+                let nodes = [
+                    prep.checkpoint(&query),
+                    prep.checkpoint(&key),
+                    prep.checkpoint(&value),
+                ];
+                let (context, log_sum_exp) = B::tiled_forward(
+                    query.into_primitive(),
+                    key.into_primitive(),
+                    value.into_primitive(),
+                    hidden.clone(),
+                    settings.clone(),
+                );
+                debug_assert_eq!(context.dtype(), DType::F32);
+                let waiting = Waiting::<B>::default();
+                let state = State {
+                    query: nodes[0],
+                    key: nodes[1],
+                    value: nodes[2],
+                    hidden,
+                    context: context.clone(),
+                    log_sum_exp: log_sum_exp.clone(),
+                    d_log_sum_exp: Arc::clone(&waiting),
+                    settings,
+                };
+                let (shape, device) = (context.shape(), context.device());
+                let context = prep.finish(state, context);
+                let log_sum_exp =
+                    match Backward::<B, 1>::prepare::<C>(FromLogSumExp, [context.node()])
+                        .compute_bound()
+                        .stateful()
+                    {
+                        OpsKind::Tracked(prep) => {
+                            prep.finish((waiting, shape, device), log_sum_exp)
+                        }
+                        OpsKind::UnTracked(prep) => prep.finish(log_sum_exp),
+                    };
+                (context, log_sum_exp)
+            }
+            OpsKind::UnTracked(prep) => {
+                let (context, log_sum_exp) = B::tiled_forward(
+                    query.into_primitive(),
+                    key.into_primitive(),
+                    value.into_primitive(),
+                    hidden,
+                    settings,
+                );
+                (
+                    prep.finish(context),
+                    <Self as AutodiffBackend>::from_inner(log_sum_exp),
+                )
+            }
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The pieces of tiled attention on one tile, over any [`Simd`].
+//!
+//! Queries lie across the lanes: a tile of scores is held with a row per key and
+//! a column per query. Softmax then never adds up within a register, keys and
+//! values are read where they are, one number at a time, and all matmuls of the
+//! forward and the backward pass are the same one.
+
+use super::simd::Simd;
+
+/// Queries in a tile: four AVX-512 registers, eight AVX2 ones.
+pub(super) const QUERIES: usize = 64;
+/// Keys in a tile. With it, what the innermost loops touch is 24 KB of scores and
+/// 16 KB of queries: the first-level cache holds both.
+pub(super) const KEYS: usize = 96;
+/// Rows that the matmul keeps in registers: 6 by 4 registers of AVX-512 leave 8 of
+/// 32 for what they are multiplied with; 6 by 2 leave 4 of AVX2's 16.
+const ROWS: usize = 6;
+
+/// A matrix of scalars, read one by one: `(row, column)` lies at
+/// `start + row · row_stride + column · column_stride`.
+#[derive(Clone, Copy)]
+pub(super) struct Scalars {
+    pub(super) start: *const f32,
+    pub(super) row_stride: usize,
+    pub(super) column_stride: usize,
+}
+
+/// What a matmul does with what is there already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Into {
+    /// Replaces it.
+    Fresh,
+    /// Adds to it.
+    Sum,
+}
+
+/// `c (+)= a · b` with `a` of `rows` x `inner` scalars, `b` of `inner` rows of
+/// `width` numbers, `c` of `rows` rows of as many.
+///
+/// # Safety
+///
+/// The instructions of `S` are enabled; `width` is a multiple of `S::LANES`; `a`
+/// can be read, `b` read and `c` written in these sizes, `b` and `c` with their
+/// rows `b_stride` and `c_stride` apart.
+#[inline(always)]
+pub(super) unsafe fn matmul<S: Simd>(
+    [rows, inner, width]: [usize; 3],
+    a: Scalars,
+    (b, b_stride): (*const f32, usize),
+    (c, c_stride): (*mut f32, usize),
+    into: Into,
+) {
+    let mut column = 0;
+    // A stripe of `b` stays in the cache while all rows of `a` pass over it.
+    while column < width {
+        let left = (width - column) / S::LANES;
+        let wide = left >= S::WIDE;
+        let mut row = 0;
+        while row < rows {
+            // SAFETY: what the caller promised, from this row and column on.
+            unsafe {
+                let a = Scalars {
+                    start: a.start.add(row * a.row_stride),
+                    ..a
+                };
+                let (b, c) = (b.add(column), c.add(row * c_stride + column));
+                let (b, c) = ((b, b_stride), (c, c_stride));
+                match (rows - row >= ROWS, wide) {
+                    (true, true) if S::WIDE == 4 => block::<S, ROWS, 4>(inner, a, b, c, into),
+                    (true, true) if S::WIDE == 2 => block::<S, ROWS, 2>(inner, a, b, c, into),
+                    (true, _) => block::<S, ROWS, 1>(inner, a, b, c, into),
+                    (false, true) if S::WIDE == 4 => block::<S, 1, 4>(inner, a, b, c, into),
+                    (false, true) if S::WIDE == 2 => block::<S, 1, 2>(inner, a, b, c, into),
+                    (false, _) => block::<S, 1, 1>(inner, a, b, c, into),
+                }
+            }
+            row += if rows - row >= ROWS { ROWS } else { 1 };
+        }
+        column += S::LANES * if wide { S::WIDE } else { 1 };
+    }
+}
+
+/// `R` rows by `W` registers of the product, held in registers throughout.
+///
+/// # Safety
+///
+/// As for [`matmul`].
+#[inline(always)]
+unsafe fn block<S: Simd, const R: usize, const W: usize>(
+    inner: usize,
+    a: Scalars,
+    (mut b, b_stride): (*const f32, usize),
+    (c, c_stride): (*mut f32, usize),
+    into: Into,
+) {
+    // SAFETY: all places are within what the caller promised.
+    unsafe {
+        let mut sums = [[S::splat(0.0); W]; R];
+        if into == Into::Sum {
+            for (row, sums) in sums.iter_mut().enumerate() {
+                for (at, sum) in sums.iter_mut().enumerate() {
+                    *sum = S::load(c.add(row * c_stride + at * S::LANES));
+                }
+            }
+        }
+        let mut scalars = a.start;
+        for _ in 0..inner {
+            let mut vectors = [S::splat(0.0); W];
+            for (at, vector) in vectors.iter_mut().enumerate() {
+                *vector = S::load(b.add(at * S::LANES));
+            }
+            for (row, sums) in sums.iter_mut().enumerate() {
+                let scalar = S::splat(*scalars.add(row * a.row_stride));
+                for (sum, vector) in sums.iter_mut().zip(vectors) {
+                    *sum = S::fma(scalar, vector, *sum);
+                }
+            }
+            b = b.wrapping_add(b_stride);
+            scalars = scalars.wrapping_add(a.column_stride);
+        }
+        for (row, sums) in sums.iter().enumerate() {
+            for (at, sum) in sums.iter().enumerate() {
+                S::store(c.add(row * c_stride + at * S::LANES), *sum);
+            }
+        }
+    }
+}
+
+/// Takes a tile of scores (in units of log 2) into the running softmax of its
+/// queries: scores become weights, still to be divided by the sum, and the
+/// context so far is scaled to the new largest score.
+///
+/// # Safety
+///
+/// The instructions of `S` are enabled; `scores` has `keys` rows, `context` `d_value`
+/// rows, `largest` and `sum` one row, of [`QUERIES`] numbers each.
+#[inline(always)]
+pub(super) unsafe fn online_softmax<S: Simd>(
+    keys: usize,
+    scores: *mut f32,
+    largest: *mut f32,
+    sum: *mut f32,
+    context: *mut f32,
+    d_value: usize,
+) {
+    // SAFETY: all places are within what the caller promised.
+    unsafe {
+        for lanes in (0..QUERIES).step_by(S::LANES) {
+            let scores = scores.add(lanes);
+            let before = S::load(largest.add(lanes));
+            // Several at once: a maximum takes longer than it takes to start the next.
+            let mut most = [before; 4];
+            for key in 0..keys / 4 {
+                for (at, most) in most.iter_mut().enumerate() {
+                    *most = S::max(*most, S::load(scores.add((4 * key + at) * QUERIES)));
+                }
+            }
+            for key in keys / 4 * 4..keys {
+                most[0] = S::max(most[0], S::load(scores.add(key * QUERIES)));
+            }
+            let now = S::max(S::max(most[0], most[1]), S::max(most[2], most[3]));
+            let shrink = S::exp2(S::sub(before, now));
+            S::store(largest.add(lanes), now);
+
+            let mut total = [S::mul(shrink, S::load(sum.add(lanes))), S::splat(0.0)];
+            for key in 0..keys / 2 {
+                for (at, total) in total.iter_mut().enumerate() {
+                    let place = scores.add((2 * key + at) * QUERIES);
+                    let weight = S::exp2(S::sub(S::load(place), now));
+                    S::store(place, weight);
+                    *total = S::add(*total, weight);
+                }
+            }
+            if keys % 2 == 1 {
+                let place = scores.add((keys - 1) * QUERIES);
+                let weight = S::exp2(S::sub(S::load(place), now));
+                S::store(place, weight);
+                total[0] = S::add(total[0], weight);
+            }
+            S::store(sum.add(lanes), S::add(total[0], total[1]));
+
+            // Mostly the largest score was in an earlier tile.
+            if S::any_above(now, before) {
+                for row in 0..d_value {
+                    let place = context.add(row * QUERIES + lanes);
+                    S::store(place, S::mul(shrink, S::load(place)));
+                }
+            }
+        }
+    }
+}
+
+/// Scores become weights by the log-sum-exp of their queries (both in units of log
+/// 2), and the gradients by weights become those by scores:
+/// `scale · weight · (d_weight - mean)`.
+///
+/// # Safety
+///
+/// The instructions of `S` are enabled; `scores` and `d_weights` have `keys` rows,
+/// `log_sum_exp` and `mean` one row, of [`QUERIES`] numbers each.
+#[inline(always)]
+pub(super) unsafe fn softmax_backward<S: Simd>(
+    keys: usize,
+    scores: *mut f32,
+    d_weights: *mut f32,
+    log_sum_exp: *const f32,
+    mean: *const f32,
+    scale: f32,
+) {
+    // SAFETY: all places are within what the caller promised.
+    unsafe {
+        let scale = S::splat(scale);
+        for lanes in (0..QUERIES).step_by(S::LANES) {
+            let log_sum_exp = S::load(log_sum_exp.add(lanes));
+            let mean = S::load(mean.add(lanes));
+            for key in 0..keys {
+                let place = scores.add(key * QUERIES + lanes);
+                let weight = S::exp2(S::sub(S::load(place), log_sum_exp));
+                S::store(place, weight);
+                let place = d_weights.add(key * QUERIES + lanes);
+                let difference = S::sub(S::load(place), mean);
+                S::store(place, S::mul(S::mul(scale, weight), difference));
+            }
+        }
+    }
+}
+
+/// Sets the scores of one key to minus infinity where the query's bit is not set.
+///
+/// # Safety
+///
+/// The instructions of `S` are enabled; `scores` is a row of [`QUERIES`] numbers.
+#[inline(always)]
+pub(super) unsafe fn hide<S: Simd>(scores: *mut f32, seen: u64) {
+    // SAFETY: all places are within what the caller promised.
+    unsafe {
+        let nothing = S::splat(f32::NEG_INFINITY);
+        for lanes in (0..QUERIES).step_by(S::LANES) {
+            let place = scores.add(lanes);
+            S::store(place, S::choose(seen >> lanes, S::load(place), nothing));
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Flex and NdArray: their tensors are numbers in the host's memory, and both
+//! compute with the same [CPU body](super::cpu).
+
+use std::borrow::Cow;
+
+use burn::backend::tensor::{BoolTensor, FloatTensor};
+use burn::backend::{Backend, TensorMetadata};
+
+use super::cpu::{self, Call, Upstream};
+use super::ops::{InputGradients, MoreHidden, Saved, TiledSettings};
+use super::sight::{Hidden, Sights};
+
+/// A backend whose tensors can be read and made as slices.
+pub(super) trait Host: Backend {
+    /// The numbers of a tensor, row by row; copied only if they do not lie so.
+    fn numbers(tensor: &FloatTensor<Self>) -> Cow<'_, [f32]>;
+    /// A bool tensor as bytes, zero for false, likewise.
+    fn bytes(tensor: &BoolTensor<Self>) -> Cow<'_, [u8]>;
+    /// A tensor of these numbers.
+    fn tensor(numbers: Vec<f32>, dims: [usize; 4]) -> FloatTensor<Self>;
+}
+
+pub(super) fn forward<B: Host>(
+    query: FloatTensor<B>,
+    key: FloatTensor<B>,
+    value: FloatTensor<B>,
+    hidden: MoreHidden<B>,
+    settings: &TiledSettings,
+) -> (FloatTensor<B>, FloatTensor<B>) {
+    let shape = settings.shape;
+    with_call::<B, _>([&query, &key, &value], &hidden, settings, |call| {
+        let (context, log_sum_exp) = cpu::forward(call);
+        let tensor =
+            |numbers, width| B::tensor(numbers, [shape.batch, shape.heads, shape.seq_q, width]);
+        (tensor(context, shape.d_value), tensor(log_sum_exp, 1))
+    })
+}
+
+pub(super) fn backward<B: Host>(
+    saved: Saved<B>,
+    d_context: FloatTensor<B>,
+    d_log_sum_exp: Option<FloatTensor<B>>,
+    settings: &TiledSettings,
+) -> InputGradients<B> {
+    let tensors = [&saved.query, &saved.key, &saved.value];
+    let context = B::numbers(&saved.context);
+    let log_sum_exp = B::numbers(&saved.log_sum_exp);
+    let d_context = B::numbers(&d_context);
+    let d_log_sum_exp = d_log_sum_exp.as_ref().map(B::numbers);
+    let upstream = Upstream {
+        context: &context,
+        log_sum_exp: &log_sum_exp,
+        d_context: &d_context,
+        d_log_sum_exp: d_log_sum_exp.as_deref(),
+    };
+    let gradients = with_call::<B, _>(tensors, &saved.hidden, settings, |call| {
+        cpu::backward(call, &upstream)
+    });
+    let [query, key, value] = tensors.map(|tensor| tensor.shape().dims());
+    InputGradients {
+        query: B::tensor(gradients.query, query),
+        key: B::tensor(gradients.key, key),
+        value: B::tensor(gradients.value, value),
+    }
+}
+
+/// The call that these tensors are, for the CPU body.
+fn with_call<B: Host, R>(
+    [query, key, value]: [&FloatTensor<B>; 3],
+    hidden: &MoreHidden<B>,
+    settings: &TiledSettings,
+    work: impl FnOnce(&Call<'_>) -> R,
+) -> R {
+    let hidden = match hidden {
+        MoreHidden::Nothing => None,
+        MoreHidden::Where(hidden) => Some((B::bytes(hidden), hidden.shape().dims())),
+    };
+    let sights = Sights {
+        shape: &settings.shape,
+        rule: &settings.rule,
+        hidden: hidden
+            .as_ref()
+            .map(|(bytes, dims)| Hidden::new(bytes, *dims)),
+    };
+    work(&Call {
+        shape: settings.shape,
+        scale: settings.scale as f32,
+        sights: &sights,
+        query: &B::numbers(query),
+        key: &B::numbers(key),
+        value: &B::numbers(value),
+    })
+}
+
+/// The op's two halves for a host backend.
+macro_rules! compute_on_the_host {
+    ($backend:ty) => {
+        impl crate::tiled::ops::TiledForward for $backend {
+            fn tiled_forward(
+                query: FloatTensor<Self>,
+                key: FloatTensor<Self>,
+                value: FloatTensor<Self>,
+                hidden: MoreHidden<Self>,
+                settings: TiledSettings,
+            ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+                forward::<Self>(query, key, value, hidden, &settings)
+            }
+        }
+
+        impl crate::tiled::ops::TiledBackward for $backend {
+            fn tiled_backward(
+                saved: Saved<Self>,
+                d_context: FloatTensor<Self>,
+                d_log_sum_exp: Option<FloatTensor<Self>>,
+                settings: &TiledSettings,
+            ) -> InputGradients<Self> {
+                backward::<Self>(saved, d_context, d_log_sum_exp, settings)
+            }
+        }
+    };
+}
+
+#[cfg(feature = "flex")]
+mod flex {
+    use burn::backend::flex::FlexTensor;
+    use burn::backend::{Flex, TensorData};
+
+    use super::*;
+
+    impl Host for Flex {
+        fn numbers(tensor: &FlexTensor) -> Cow<'_, [f32]> {
+            match tensor.as_slice() {
+                Some(numbers) => Cow::Borrowed(numbers),
+                None => Cow::Owned(tensor.to_contiguous().storage().to_vec()),
+            }
+        }
+
+        fn bytes(tensor: &FlexTensor) -> Cow<'_, [u8]> {
+            // Its bools are bytes, whatever it calls them.
+            Cow::Owned(tensor.to_contiguous().storage::<u8>().to_vec())
+        }
+
+        fn tensor(numbers: Vec<f32>, dims: [usize; 4]) -> FlexTensor {
+            FlexTensor::from_data(TensorData::new(numbers, dims))
+        }
+    }
+
+    compute_on_the_host!(Flex);
+}
+
+#[cfg(feature = "ndarray")]
+#[allow(deprecated)] // Burn 0.22 is the last to carry NdArray; we carry it.
+mod ndarray {
+    use burn::backend::ndarray::NdArrayTensor;
+    use burn::backend::{NdArray, TensorData};
+
+    use super::*;
+
+    impl Host for NdArray {
+        fn numbers(tensor: &NdArrayTensor) -> Cow<'_, [f32]> {
+            match tensor {
+                NdArrayTensor::F32(numbers) => {
+                    let view = numbers.view();
+                    match view.to_slice() {
+                        Some(numbers) => Cow::Borrowed(numbers),
+                        None => Cow::Owned(view.iter().copied().collect()),
+                    }
+                }
+                other => panic!(
+                    "flash attention: {:?} tensors cannot be here",
+                    other.dtype()
+                ),
+            }
+        }
+
+        fn bytes(tensor: &NdArrayTensor) -> Cow<'_, [u8]> {
+            match tensor {
+                NdArrayTensor::Bool(bools) => Cow::Owned(
+                    bools
+                        .view()
+                        .iter()
+                        .map(|&hidden| u8::from(hidden))
+                        .collect(),
+                ),
+                other => panic!("flash attention: {:?} is no mask", other.dtype()),
+            }
+        }
+
+        fn tensor(numbers: Vec<f32>, dims: [usize; 4]) -> NdArrayTensor {
+            NdArrayTensor::from_data(TensorData::new(numbers, dims))
+        }
+    }
+
+    compute_on_the_host!(NdArray);
+}

@@ -1,0 +1,178 @@
+//! Exact softmax attention that never holds a `seq_q x seq_k` matrix, forward or
+//! backward: memory grows with the length, not with its square.
+//!
+//! ```text
+//! context = softmax(scale · query · keyᵀ) · value    over the keys a query may see
+//! ```
+//!
+//! Scores are computed a tile at a time and forgotten; a running softmax joins the
+//! tiles. The backward pass computes each tile again from one number kept for each
+//! query, the log-sum-exp of its scores. Tiles that a [pattern](crate::Pattern)
+//! shows to nobody are not computed at all.
+//!
+//! Dao et al., [FlashAttention](https://arxiv.org/abs/2205.14135), 2022;
+//! Dao, [FlashAttention-2](https://arxiv.org/abs/2307.08691), 2023.
+//!
+//! # Which body computes it
+//!
+//! Flex and NdArray have a body for the CPU; LibTorch has ATen's, and on the CPU ours
+//! where ATen has none; other backends take the portable one, tile loops over their
+//! own operations. A backend's body is compiled in by the
+//! feature of its name. On a backend that is there without its feature the result
+//! is the same, computed by operations that autodiff records one by one, so that
+//! training holds the matrices after all.
+
+mod autodiff;
+#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+mod cpu;
+#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+mod host;
+#[cfg(feature = "tch")]
+#[allow(deprecated)] // Burn 0.22 is the last to carry LibTorch; we carry it.
+mod libtorch;
+#[allow(deprecated)] // as above, and NdArray
+mod ops;
+mod portable;
+pub(crate) mod sight;
+
+use std::sync::Arc;
+
+use burn::backend::{Dispatch, DispatchTensor, DispatchTensorKind};
+use burn::tensor::{Bool, Tensor};
+
+use self::ops::{MoreHidden, TiledForward, TiledSettings};
+use crate::precision::{narrow, widen};
+use crate::{AttentionOptions, AttentionShape};
+
+/// What [`flash_with_log_sum_exp`] returns.
+#[derive(Debug, Clone)]
+pub struct Flashed {
+    /// `[batch, heads, seq_q, d_value]`: for each query, the mean of the values it attends to.
+    pub context: Tensor<4>,
+    /// `[batch, heads, seq_q, 1]`: the logarithm of the sum of the exponentials of
+    /// each query's scores, in `f32`; -1e30 or less for a query that sees nothing.
+    pub log_sum_exp: Tensor<4>,
+}
+
+/// Attends without holding the weights.
+///
+/// Half-precision tensors are computed in `f32` and rounded once, at the end.
+///
+/// # Shapes
+///
+/// - query: `[batch, heads, seq_q, d_head]`
+/// - key: `[batch, kv_heads, seq_k, d_head]`
+/// - value: `[batch, kv_heads, seq_k, d_value]`
+/// - result: `[batch, heads, seq_q, d_value]`
+///
+/// # Panics
+///
+/// If the tensors or the pattern do not fit together.
+pub fn flash(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    value: Tensor<4>,
+    options: &AttentionOptions,
+) -> Tensor<4> {
+    flash_with_log_sum_exp(query, key, value, options).context
+}
+
+/// [`flash`], and the log-sum-exp of each query's scores, with gradients through
+/// both: what parts of an attention are joined by.
+///
+/// # Shapes
+///
+/// As for [`flash`].
+///
+/// # Panics
+///
+/// As for [`flash`].
+pub fn flash_with_log_sum_exp(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    value: Tensor<4>,
+    options: &AttentionOptions,
+) -> Flashed {
+    let (settings, hidden) = settle(&query, &key, &value, options);
+    let stored = query.dtype();
+    let [query, key, value] =
+        [query, key, value].map(|tensor| widen(tensor).dequantize().into_dispatch());
+    let hidden: MoreHidden<Dispatch> = match hidden {
+        Some(hidden) => MoreHidden::Where(hidden.into_dispatch()),
+        None => MoreHidden::Nothing,
+    };
+    let (context, log_sum_exp) = if body(&query, hidden.is_there(), &settings) == RECORDED {
+        portable::forward::<Dispatch>(query, key, value, hidden, &settings)
+    } else {
+        <Dispatch as TiledForward>::tiled_forward(query, key, value, hidden, settings)
+    };
+    Flashed {
+        context: narrow(Tensor::from_dispatch(context), stored),
+        log_sum_exp: Tensor::from_dispatch(log_sum_exp),
+    }
+}
+
+/// What computes [`flash`] for these tensors: `cpu-avx512`, `cpu-avx2`,
+/// `cpu-portable`, `aten`, `tiles` (tile loops over the backend's operations) or
+/// `recorded` (the same, recorded by autodiff: no feature of the backend's name).
+///
+/// # Panics
+///
+/// As for [`flash`].
+pub fn which_body(
+    query: &Tensor<4>,
+    key: &Tensor<4>,
+    value: &Tensor<4>,
+    options: &AttentionOptions,
+) -> &'static str {
+    let (settings, hidden) = settle(query, key, value, options);
+    body(&query.clone().into_dispatch(), hidden.is_some(), &settings)
+}
+
+/// Checks the sizes and takes the pattern apart.
+fn settle(
+    query: &Tensor<4>,
+    key: &Tensor<4>,
+    value: &Tensor<4>,
+    options: &AttentionOptions,
+) -> (TiledSettings, Option<Tensor<4, Bool>>) {
+    let op = "flash attention";
+    let shape = AttentionShape::of(op, query, key, value);
+    let (rule, hidden) = options.pattern.split(op, &shape, &query.device());
+    let settings = TiledSettings {
+        shape,
+        scale: options.scale.unwrap_or(shape.default_scale()),
+        rule: Arc::new(rule),
+    };
+    (settings, hidden)
+}
+
+/// The word for the body that is compiled in for the backend of a tensor.
+#[allow(unused_variables)] // which are used depends on the features
+fn body(query: &DispatchTensor, has_mask: bool, settings: &TiledSettings) -> &'static str {
+    fn of(kind: &DispatchTensorKind, has_mask: bool, settings: &TiledSettings) -> &'static str {
+        match kind {
+            DispatchTensorKind::Autodiff(inner) => of(inner, has_mask, settings),
+            #[cfg(feature = "flex")]
+            DispatchTensorKind::Flex(_) => cpu::Kind::here().word(),
+            #[cfg(feature = "ndarray")]
+            DispatchTensorKind::NdArray(_) => cpu::Kind::here().word(),
+            #[cfg(feature = "tch")]
+            DispatchTensorKind::LibTorch(burn::backend::BackendTensor::Float(query)) => {
+                match libtorch::Body::of(query, has_mask, settings) {
+                    libtorch::Body::Aten { .. } => "aten",
+                    libtorch::Body::Host => cpu::Kind::here().word(),
+                    libtorch::Body::Portable => "tiles",
+                }
+            }
+            #[cfg(feature = "cube")]
+            DispatchTensorKind::Cube(_) => "tiles",
+            #[allow(unreachable_patterns)] // which are left depends on the features
+            _ => RECORDED,
+        }
+    }
+    of(&query.kind, has_mask, settings)
+}
+
+/// No body was compiled in.
+const RECORDED: &str = "recorded";
