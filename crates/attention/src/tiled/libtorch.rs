@@ -1,8 +1,9 @@
-//! LibTorch: ATen's own flash attention where it computes what is asked; on the
-//! CPU otherwise the [CPU body](super::cpu), on its tensors' own memory; elsewhere
-//! the portable one.
+//! LibTorch: on the CPU the [CPU body](super::cpu), on its tensors' own memory;
+//! elsewhere the portable one.
 //!
-//! burn-tch's `attention` is not used: it hands on masks that mean the opposite.
+//! ATen's flash attention for the CPU is not used: ours is faster forward and
+//! backward, takes every pattern, and its gradient is exactly zero where it should
+//! be. Neither is burn-tch's `attention`: it hands on masks that mean the opposite.
 
 use std::borrow::Cow;
 
@@ -13,39 +14,11 @@ use burn::backend::{LibTorch, TensorData};
 use super::host::{self, Host};
 use super::ops::{InputGradients, MoreHidden, Saved, TiledBackward, TiledForward, TiledSettings};
 use super::portable;
-use super::sight::Rule;
 
-/// Which body computes a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Body {
-    /// ATen's flash attention for the CPU.
-    Aten { causal: bool },
-    /// Ours, on the same memory.
-    Host,
-    /// Tile loops over LibTorch's operations.
-    Portable,
+/// Whether a tensor's numbers lie in the host's memory.
+pub(super) fn is_on_host(tensor: &TchTensor) -> bool {
+    tensor.tensor.device() == tch::Device::Cpu
 }
-
-impl Body {
-    pub(super) fn of(query: &TchTensor, has_mask: bool, settings: &TiledSettings) -> Self {
-        if query.tensor.device() != tch::Device::Cpu {
-            return Self::Portable;
-        }
-        let shape = &settings.shape;
-        // It knows no values of another width, and no shared heads without copies.
-        let plain = !has_mask && shape.d_head == shape.d_value && shape.group() == 1;
-        match &*settings.rule {
-            Rule::Full if plain => Self::Aten { causal: false },
-            // Its causal aligns the first query with the first key.
-            Rule::Causal if plain && shape.seq_q == shape.seq_k => Self::Aten { causal: true },
-            _ => Self::Host,
-        }
-    }
-}
-
-/// No mask, in a type.
-const NO_MASK: Option<&tch::Tensor> = None;
-const NO_DROPOUT: f64 = 0.0;
 
 impl TiledForward for LibTorch {
     fn tiled_forward(
@@ -55,23 +28,10 @@ impl TiledForward for LibTorch {
         hidden: MoreHidden<Self>,
         settings: TiledSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        match Body::of(&query, hidden.is_there(), &settings) {
-            Body::Aten { causal } => {
-                let (context, log_sum_exp) =
-                    tch::Tensor::internal_scaled_dot_product_flash_attention_for_cpu(
-                        &query.tensor,
-                        &key.tensor,
-                        &value.tensor,
-                        NO_DROPOUT,
-                        causal,
-                        NO_MASK,
-                        settings.scale,
-                    );
-                let log_sum_exp = log_sum_exp.unsqueeze(-1);
-                (TchTensor::new(context), TchTensor::new(log_sum_exp))
-            }
-            Body::Host => host::forward::<Self>(query, key, value, hidden, &settings),
-            Body::Portable => portable::forward::<Self>(query, key, value, hidden, &settings),
+        if is_on_host(&query) {
+            host::forward::<Self>(query, key, value, hidden, &settings)
+        } else {
+            portable::forward::<Self>(query, key, value, hidden, &settings)
         }
     }
 }
@@ -83,36 +43,10 @@ impl TiledBackward for LibTorch {
         d_log_sum_exp: Option<FloatTensor<Self>>,
         settings: &TiledSettings,
     ) -> InputGradients<Self> {
-        let body = Body::of(&saved.query, saved.hidden.is_there(), settings);
-        match (body, &d_log_sum_exp) {
-            (Body::Aten { causal }, None) => {
-                let log_sum_exp = saved.log_sum_exp.tensor.squeeze_dim(-1);
-                let (query, key, value) =
-                    tch::Tensor::internal_scaled_dot_product_flash_attention_for_cpu_backward(
-                        &d_context.tensor,
-                        &saved.query.tensor,
-                        &saved.key.tensor,
-                        &saved.value.tensor,
-                        &saved.context.tensor,
-                        &log_sum_exp,
-                        NO_DROPOUT,
-                        causal,
-                        NO_MASK,
-                        settings.scale,
-                    );
-                InputGradients {
-                    query: TchTensor::new(query),
-                    key: TchTensor::new(key),
-                    value: TchTensor::new(value),
-                }
-            }
-            // ATen takes no gradient by the log-sum-exp.
-            (Body::Aten { .. } | Body::Host, _) => {
-                host::backward::<Self>(saved, d_context, d_log_sum_exp, settings)
-            }
-            (Body::Portable, _) => {
-                portable::backward::<Self>(saved, d_context, d_log_sum_exp, settings)
-            }
+        if is_on_host(&saved.query) {
+            host::backward::<Self>(saved, d_context, d_log_sum_exp, settings)
+        } else {
+            portable::backward::<Self>(saved, d_context, d_log_sum_exp, settings)
         }
     }
 }

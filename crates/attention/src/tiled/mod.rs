@@ -15,9 +15,8 @@
 //!
 //! # Which body computes it
 //!
-//! Flex and NdArray have a body for the CPU; LibTorch has ATen's, and on the CPU ours
-//! where ATen has none; other backends take the portable one, tile loops over their
-//! own operations. A backend's body is compiled in by the
+//! Flex, NdArray and LibTorch on the CPU have a body made for it; other backends take
+//! the portable one, tile loops over their own operations. A backend's body is compiled in by the
 //! feature of its name. On a backend that is there without its feature the result
 //! is the same, computed by operations that autodiff records one by one, so that
 //! training holds the matrices after all.
@@ -37,7 +36,9 @@ pub(crate) mod sight;
 
 use std::sync::Arc;
 
-use burn::backend::{Dispatch, DispatchTensor, DispatchTensorKind};
+#[cfg(feature = "tch")]
+use burn::backend::BackendTensor;
+use burn::backend::{Dispatch, DispatchTensorKind};
 use burn::tensor::{Bool, Tensor};
 
 use self::ops::{MoreHidden, TiledForward, TiledSettings};
@@ -101,7 +102,7 @@ pub fn flash_with_log_sum_exp(
         Some(hidden) => MoreHidden::Where(hidden.into_dispatch()),
         None => MoreHidden::Nothing,
     };
-    let (context, log_sum_exp) = if body(&query, hidden.is_there(), &settings) == RECORDED {
+    let (context, log_sum_exp) = if body(&query.kind) == RECORDED {
         portable::forward::<Dispatch>(query, key, value, hidden, &settings)
     } else {
         <Dispatch as TiledForward>::tiled_forward(query, key, value, hidden, settings)
@@ -112,21 +113,11 @@ pub fn flash_with_log_sum_exp(
     }
 }
 
-/// What computes [`flash`] for these tensors: `cpu-avx512`, `cpu-avx2`,
-/// `cpu-portable`, `aten`, `tiles` (tile loops over the backend's operations) or
-/// `recorded` (the same, recorded by autodiff: no feature of the backend's name).
-///
-/// # Panics
-///
-/// As for [`flash`].
-pub fn which_body(
-    query: &Tensor<4>,
-    key: &Tensor<4>,
-    value: &Tensor<4>,
-    options: &AttentionOptions,
-) -> &'static str {
-    let (settings, hidden) = settle(query, key, value, options);
-    body(&query.clone().into_dispatch(), hidden.is_some(), &settings)
+/// What computes [`flash`] on the device of a tensor: `cpu-avx512`, `cpu-avx2`,
+/// `cpu-portable`, `tiles` (tile loops over the backend's operations) or `recorded`
+/// (the same, recorded by autodiff: no feature of the backend's name).
+pub fn which_body(query: &Tensor<4>) -> &'static str {
+    body(&query.clone().into_dispatch().kind)
 }
 
 /// Checks the sizes and takes the pattern apart.
@@ -148,30 +139,31 @@ fn settle(
 }
 
 /// The word for the body that is compiled in for the backend of a tensor.
-#[allow(unused_variables)] // which are used depends on the features
-fn body(query: &DispatchTensor, has_mask: bool, settings: &TiledSettings) -> &'static str {
-    fn of(kind: &DispatchTensorKind, has_mask: bool, settings: &TiledSettings) -> &'static str {
-        match kind {
-            DispatchTensorKind::Autodiff(inner) => of(inner, has_mask, settings),
-            #[cfg(feature = "flex")]
-            DispatchTensorKind::Flex(_) => cpu::Kind::here().word(),
-            #[cfg(feature = "ndarray")]
-            DispatchTensorKind::NdArray(_) => cpu::Kind::here().word(),
-            #[cfg(feature = "tch")]
-            DispatchTensorKind::LibTorch(burn::backend::BackendTensor::Float(query)) => {
-                match libtorch::Body::of(query, has_mask, settings) {
-                    libtorch::Body::Aten { .. } => "aten",
-                    libtorch::Body::Host => cpu::Kind::here().word(),
-                    libtorch::Body::Portable => "tiles",
-                }
+fn body(kind: &DispatchTensorKind) -> &'static str {
+    match kind {
+        DispatchTensorKind::Autodiff(inner) => body(inner),
+        #[cfg(feature = "flex")]
+        DispatchTensorKind::Flex(_) => cpu::Kind::here().word(),
+        #[cfg(feature = "ndarray")]
+        DispatchTensorKind::NdArray(_) => cpu::Kind::here().word(),
+        #[cfg(feature = "tch")]
+        DispatchTensorKind::LibTorch(tensor) => {
+            let on_host = match tensor {
+                BackendTensor::Float(tensor) => libtorch::is_on_host(tensor),
+                BackendTensor::Autodiff(tensor) => libtorch::is_on_host(tensor.primitive()),
+                _ => false,
+            };
+            if on_host {
+                cpu::Kind::here().word()
+            } else {
+                "tiles"
             }
-            #[cfg(feature = "cube")]
-            DispatchTensorKind::Cube(_) => "tiles",
-            #[allow(unreachable_patterns)] // which are left depends on the features
-            _ => RECORDED,
         }
+        #[cfg(feature = "cube")]
+        DispatchTensorKind::Cube(_) => "tiles",
+        #[allow(unreachable_patterns)] // which are left depends on the features
+        _ => RECORDED,
     }
-    of(&query.kind, has_mask, settings)
 }
 
 /// No body was compiled in.

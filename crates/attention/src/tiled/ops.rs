@@ -29,13 +29,6 @@ pub(crate) enum MoreHidden<B: Backend> {
     Where(BoolTensor<B>),
 }
 
-impl<B: Backend> MoreHidden<B> {
-    /// Whether there is one.
-    pub(crate) fn is_there(&self) -> bool {
-        matches!(self, Self::Where(_))
-    }
-}
-
 /// Tiled attention forward.
 ///
 /// Query, key and value are `f32`, shaped as the settings say.

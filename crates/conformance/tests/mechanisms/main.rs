@@ -3,6 +3,7 @@
 
 mod misuses;
 mod promises;
+mod tiled;
 
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -76,6 +77,7 @@ fn trials(opened: &Opened) -> Vec<Trial> {
         trials.extend(promises::trials(mechanism, device));
         trials.extend(misuses::trials(mechanism, device));
     }
+    trials.extend(tiled::trials(device));
     for problem in catalogue() {
         let name = format!("standard/{}/weights", problem.name);
         let device = device.clone();

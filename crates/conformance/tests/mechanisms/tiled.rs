@@ -1,0 +1,92 @@
+//! What `flash` alone promises: a body of its own on every backend, and a gradient
+//! through the log-sum-exp.
+
+use burn::tensor::{Device, Tensor};
+use libtest_mimic::{Failed, Trial};
+use zoo_attention::{flash_with_log_sum_exp, which_body};
+use zoo_conformance::{Tensors, numbers};
+use zoo_testkit::{Precision, find, solve};
+
+type Test = fn(&Device) -> Result<(), Failed>;
+
+pub(crate) fn trials(device: &Device) -> impl Iterator<Item = Trial> {
+    TESTS.iter().map(move |(name, test)| {
+        let device = device.clone();
+        Trial::test(format!("flash/{name}"), move || test(&device))
+    })
+}
+
+const TESTS: &[(&str, Test)] = &[
+    ("has-a-body-for-inference-and-training", |device| {
+        for device in [device.clone(), device.clone().autodiff()] {
+            let body = which_body(&Tensor::zeros([1, 1, 1, 1], &device));
+            if body == "recorded" {
+                return Err("it would be recorded op by op".into());
+            }
+        }
+        Ok(())
+    }),
+    ("log-sum-exp-matches-the-oracle", |device| {
+        for name in ["odd", "gpt2", "several-tiles"] {
+            let problem = find(name).expect("a problem of the catalogue");
+            let inputs = problem.inputs();
+            let tensors = Tensors::new(&problem, &inputs, device);
+            let got =
+                flash_with_log_sum_exp(tensors.query, tensors.key, tensors.value, &tensors.options);
+            let answer = solve(&problem, &inputs);
+            Precision::F32.forward(answer.largest_score).check(
+                name,
+                &numbers(got.log_sum_exp),
+                &answer.log_sum_exp,
+            )?;
+        }
+        Ok(())
+    }),
+    ("gradients-flow-through-the-log-sum-exp", |device| {
+        let device = device.clone().autodiff();
+        let problem = find("odd").expect("a problem of the catalogue");
+        let tensors = || Tensors::new(&problem, &problem.inputs(), &device).require_grad();
+        // Each query's own weight, and the context's in the loss as well.
+        let rows = [problem.batch, problem.heads, problem.seq_q, 1];
+        let weigh = |log_sum_exp: Tensor<4>, context: Tensor<4>, upstream: Tensor<4>| {
+            let weights = upstream
+                .clone()
+                .slice([0..rows[0], 0..rows[1], 0..rows[2], 0..1]);
+            ((log_sum_exp * weights).sum() + (context * upstream).sum()).backward()
+        };
+
+        let ours = tensors();
+        let got = flash_with_log_sum_exp(
+            ours.query.clone(),
+            ours.key.clone(),
+            ours.value.clone(),
+            &ours.options,
+        );
+        let got = weigh(got.log_sum_exp, got.context, ours.upstream.clone());
+
+        // The same by Burn's own operations; the problem has no mask.
+        let plain = tensors();
+        let scores = plain
+            .query
+            .clone()
+            .matmul(plain.key.clone().swap_dims(2, 3));
+        let exponentials = scores.mul_scalar(problem.scale()).exp();
+        let sum = exponentials.clone().sum_dim(3);
+        let context = exponentials.div(sum.clone()).matmul(plain.value.clone());
+        let want = weigh(sum.log(), context, plain.upstream.clone());
+
+        for (name, ours, plain) in [
+            ("d_query", &ours.query, &plain.query),
+            ("d_key", &ours.key, &plain.key),
+            ("d_value", &ours.value, &plain.value),
+        ] {
+            let [got, want] = [(ours, &got), (plain, &want)]
+                .map(|(tensor, gradients)| tensor.grad(gradients).map(numbers));
+            let (got, want) = got.zip(want).ok_or("a gradient is missing")?;
+            let want: Vec<f64> = want.into_iter().map(f64::from).collect();
+            // Both sides are rounded.
+            Precision::F32.backward(8.0).check(name, &got, &want)?;
+        }
+        Ok(())
+    }),
+];
