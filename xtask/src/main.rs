@@ -31,7 +31,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Measure attention on a backend and print a table
-    Bench(bench::Bench),
+    Bench(Box<bench::Bench>),
     /// Run the tests on one backend after another
     Test(test::Test),
     /// Format, lints, docs and tests, every warning an error

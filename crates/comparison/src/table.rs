@@ -199,7 +199,8 @@ fn against_cell(case: &Pooled, other: Option<&Pooled>) -> Cell {
 /// Marks the best time, rate, memory and error among the cases of each length.
 fn mark_best(section: &mut Section, members: &[&Pooled]) {
     let column = |name| section.header.iter().position(|header| *header == name);
-    let columns: [(Option<usize>, fn(&Pooled) -> Option<f64>); 4] = [
+    type Cost = fn(&Pooled) -> Option<f64>;
+    let columns: [(Option<usize>, Cost); 4] = [
         (column("median"), |case| Some(case.samples()?.median())),
         (column("GFLOP/s"), |case| Some(-case.rate()?)),
         (column("memory"), |case| {
