@@ -81,6 +81,20 @@ const STROKES: [&str; 5] = ["", "7 4", "2 3", "10 3 2 3", "1 5"];
 
 /// Draws the lines; an empty plot says that there is nothing to draw.
 pub fn svg(title: &str, axis: Axis, lines: &[Line]) -> String {
+    // A cost of nothing, such as memory too little to be noticed, has no place on
+    // a log axis.
+    let lines: Vec<Line> = lines
+        .iter()
+        .map(|line| Line {
+            points: line
+                .points
+                .iter()
+                .copied()
+                .filter(|(n, cost)| *n > 0.0 && *cost > 0.0)
+                .collect(),
+            ..line.clone()
+        })
+        .collect();
     let drawn: Vec<&Line> = lines
         .iter()
         .filter(|line| !line.points.is_empty())
@@ -274,6 +288,15 @@ mod tests {
             single.contains("<circle") && !single.contains("NaN"),
             "{single}"
         );
+    }
+
+    #[test]
+    fn a_cost_of_nothing_is_not_drawn() {
+        let points = vec![(256.0, 0.0), (512.0, 4096.0)];
+        let picture = svg("x", Axis::Memory, &[line("a", points)]);
+        assert_eq!(picture.matches("<circle").count(), 1);
+        let nothing = svg("x", Axis::Memory, &[line("a", vec![(256.0, 0.0)])]);
+        assert!(nothing.contains("nothing was measured"));
     }
 
     #[test]
