@@ -6,12 +6,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use zoo_comparison::machine::Machine;
 use zoo_comparison::plan::{Sampling, Selection};
 use zoo_comparison::pool::pool;
 use zoo_comparison::pytorch::PyTorch;
-use zoo_comparison::record::{CaseId, CaseLine, FILE, Outcome, RunInfo, Writer};
-use zoo_comparison::run::{Comparison, Program, Watcher};
+use zoo_comparison::record::{CaseLine, FILE, Outcome, RunInfo, Writer};
+use zoo_comparison::run::{Comparison, Program};
 use zoo_comparison::table::{Against, sections, terminal};
 use zoo_words::{Dtype, Mechanism};
 
@@ -27,13 +26,6 @@ fn main() {
         vec![]
     };
     libtest_mimic::run(&arguments, trials).exit();
-}
-
-struct Nobody;
-
-impl Watcher for Nobody {
-    fn begins(&mut self, _: &CaseId, _: usize, _: usize, _: Option<Duration>) {}
-    fn ended(&mut self, _: &CaseLine) {}
 }
 
 /// Causal, grouped heads, a mask of its own, a sample of queries: PyTorch
@@ -76,17 +68,9 @@ fn same_problems() -> Result<(), Failed> {
         faults: Vec::new(),
     };
     let path = std::env::temp_dir().join(format!("zoo-pytorch-{}-{FILE}", std::process::id()));
-    let run = RunInfo {
-        started: "now".to_owned(),
-        command: vec![],
-        commit: None,
-        version: String::new(),
-        burn: String::new(),
-        machine: Machine::here(),
-        threads: 1,
-    };
+    let run = RunInfo::here("now".to_owned(), 1);
     let mut writer = Writer::create(&path, &run)?;
-    let lines = comparison.run(&mut writer, &mut Nobody, &AtomicBool::new(false))?;
+    let lines = comparison.run(&mut writer, &mut (), &AtomicBool::new(false))?;
     std::fs::remove_file(&path)?;
 
     let theirs: Vec<&CaseLine> = lines

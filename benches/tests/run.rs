@@ -8,12 +8,10 @@ use std::time::Duration;
 use zoo_comparison::case::{Case, Fault};
 use zoo_comparison::plan::{Sampling, Selection};
 use zoo_comparison::pool::pool;
-use zoo_comparison::record::{
-    CaseId, CaseLine, FILE, Measured, Outcome, Report, Results, RunInfo, Writer,
-};
-use zoo_comparison::run::{Comparison, Program, Watcher};
+use zoo_comparison::record::{FILE, Measured, Outcome, Report, Results, RunInfo, Writer};
+use zoo_comparison::report;
+use zoo_comparison::run::{Comparison, Program};
 use zoo_comparison::table::{Against, sections, terminal};
-use zoo_comparison::{machine::Machine, report};
 use zoo_words::Dtype;
 
 fn backend() -> String {
@@ -84,13 +82,6 @@ impl Drop for Folder {
     }
 }
 
-struct Nobody;
-
-impl Watcher for Nobody {
-    fn begins(&mut self, _: &CaseId, _: usize, _: usize, _: Option<Duration>) {}
-    fn ended(&mut self, _: &CaseLine) {}
-}
-
 #[test]
 fn a_hang_a_crash_no_memory_and_a_wrong_result_are_rows_and_the_run_goes_on() {
     let folder = Folder(std::env::temp_dir().join(format!("zoo-faults-{}", std::process::id())));
@@ -135,18 +126,10 @@ fn a_hang_a_crash_no_memory_and_a_wrong_result_are_rows_and_the_run_goes_on() {
         memory_limit: Some(3 << 30),
         faults,
     };
-    let run = RunInfo {
-        started: "now".to_owned(),
-        command: vec![],
-        commit: None,
-        version: String::new(),
-        burn: String::new(),
-        machine: Machine::here(),
-        threads: 1,
-    };
+    let run = RunInfo::here("now".to_owned(), 1);
     let mut writer = Writer::create(&folder.0.join(FILE), &run).expect("a new file");
     let lines = comparison
-        .run(&mut writer, &mut Nobody, &AtomicBool::new(false))
+        .run(&mut writer, &mut (), &AtomicBool::new(false))
         .expect("the disk takes it");
 
     let outcome = |name: &str| {

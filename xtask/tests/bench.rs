@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use zoo_comparison::case::Pass;
-use zoo_comparison::machine::Machine;
 use zoo_comparison::record::{CaseId, CaseLine, FILE, Line, Measured, Outcome, RunInfo, Writer};
 
 fn bench(arguments: &[&str]) -> Output {
@@ -106,15 +105,7 @@ impl Run {
     fn new(name: &str, milliseconds: &[f64]) -> Self {
         let folder = std::env::temp_dir().join(format!("zoo-bench-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a temporary folder");
-        let run = RunInfo {
-            started: "now".to_owned(),
-            command: vec![],
-            commit: None,
-            version: String::new(),
-            burn: String::new(),
-            machine: Machine::here(),
-            threads: 1,
-        };
+        let run = RunInfo::here("now".to_owned(), 1);
         let case = CaseLine {
             id: CaseId {
                 backend: "flex".to_owned(),

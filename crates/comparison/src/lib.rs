@@ -5,7 +5,7 @@
 //! - [`run`]: one child process per case, watched for time and memory;
 //! - [`record`]: what is written down, a line of JSON as each case ends;
 //! - [`pool`]: the rounds of a case put together;
-//! - [`fit`]: how time and memory grow, and where one mechanism overtakes another;
+//! - [`fit`], [`findings`]: how time and memory grow, and which mechanism overtakes which;
 //! - [`table`], [`plot`], [`report`], [`compare`]: what people look at;
 //! - [`pytorch`]: the other side of `--vs pytorch`.
 //!
@@ -15,6 +15,7 @@
 pub mod case;
 pub mod child;
 pub mod compare;
+pub mod findings;
 pub mod fit;
 pub mod machine;
 pub mod plan;

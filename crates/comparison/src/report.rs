@@ -6,12 +6,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::findings::{Family, Series, families, findings};
 use crate::plot::{Axis, Line, escape, svg};
 use crate::pool::{Pooled, pool};
 use crate::record::{CaseLine, RunInfo};
-use crate::table::{
-    Against, Family, LEGEND, Section, Series, families, findings, is_number, remarks, sections,
-};
+use crate::table::{Against, LEGEND, Section, is_number, remarks, sections};
 use crate::units::bytes;
 
 /// Writes `report.html` and the plots into `folder`, and returns the page's path.

@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use crate::fit::{Curve, crossing, power_law};
 use crate::pool::{Pool, Pooled, Ratio, ratio};
 use crate::record::{CaseId, Outcome};
 use crate::units::{bytes, count, three_digits, time};
@@ -43,7 +42,7 @@ impl From<String> for Cell {
 }
 
 /// The case whose rate others are held against is no section of its own.
-fn is_matmul(pooled: &Pooled) -> bool {
+pub(crate) fn is_matmul(pooled: &Pooled) -> bool {
     pooled.id.subject == "matmul"
 }
 
@@ -324,149 +323,6 @@ pub fn name(id: &CaseId) -> String {
     )
 }
 
-/// What is drawn as one line: everything of a case but its length.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Series {
-    /// The backend's word.
-    pub backend: String,
-    /// The mechanism.
-    pub subject: String,
-    /// Seconds by length.
-    pub times: Curve,
-    /// Bytes by length.
-    pub memory: Curve,
-}
-
-/// Everything that belongs in one pair of plots.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Family {
-    /// Problem, pass, number type.
-    pub title: String,
-    /// A name for its files.
-    pub slug: String,
-    /// Its lines.
-    pub series: Vec<Series>,
-}
-
-/// The families of a run, in the order of [`sections`].
-pub fn families(cases: &[Pooled]) -> Vec<Family> {
-    let mut families: Vec<Family> = Vec::new();
-    let mut ordered: Vec<&Pooled> = cases.iter().filter(|case| !is_matmul(case)).collect();
-    ordered.sort_by_key(|case| case.id.n);
-    for case in cases.iter().filter(|case| !is_matmul(case)) {
-        let id = &case.id;
-        let title = format!("{}, {}, {}", id.problem, id.pass, id.dtype);
-        if families.iter().any(|family| family.title == title) {
-            continue;
-        }
-        let members = ordered.iter().filter(|other| {
-            (&other.id.problem, other.id.pass, &other.id.dtype) == (&id.problem, id.pass, &id.dtype)
-        });
-        families.push(Family {
-            title,
-            slug: format!("{}-{}-{}", id.problem, id.pass, id.dtype),
-            series: series(members.copied()),
-        });
-    }
-    families
-}
-
-fn series<'a>(members: impl Iterator<Item = &'a Pooled>) -> Vec<Series> {
-    let mut all: Vec<Series> = Vec::new();
-    for case in members {
-        let Some(samples) = case.samples() else {
-            continue;
-        };
-        let id = &case.id;
-        let is_mine = |s: &Series| s.backend == id.backend && s.subject == id.subject;
-        let at = all.iter().position(is_mine).unwrap_or_else(|| {
-            all.push(Series {
-                backend: id.backend.clone(),
-                subject: id.subject.clone(),
-                times: Vec::new(),
-                memory: Vec::new(),
-            });
-            all.len() - 1
-        });
-        let n = id.n as f64;
-        all[at].times.push((n, samples.median()));
-        if let Some(peak) = &samples.peak {
-            all[at].memory.push((n, peak.bytes as f64));
-        }
-    }
-    all
-}
-
-/// How time and memory grow, and which mechanism overtakes which, in sentences.
-pub fn findings(families: &[Family]) -> Vec<String> {
-    let mut said = Vec::new();
-    for family in families {
-        for series in &family.series {
-            let grows = |what: &str, curve: &Curve| {
-                power_law(curve).map(|law| {
-                    format!(
-                        "{what} grows as n^{:.2} (n = {} to {})",
-                        law.exponent,
-                        count(law.from as usize),
-                        count(law.to as usize)
-                    )
-                })
-            };
-            let parts: Vec<String> = [
-                grows("time", &series.times),
-                grows("memory", &series.memory),
-            ]
-            .into_iter()
-            .flatten()
-            .collect();
-            if !parts.is_empty() {
-                said.push(format!(
-                    "{}: {} {}: {}",
-                    family.title,
-                    series.backend,
-                    series.subject,
-                    parts.join(", ")
-                ));
-            }
-        }
-        for (at, first) in family.series.iter().enumerate() {
-            for second in &family.series[at + 1..] {
-                let Some(crossing) = crossing(&first.times, &second.times) else {
-                    continue;
-                };
-                let (winner, loser) = if crossing.first_overtakes {
-                    (first, second)
-                } else {
-                    (second, first)
-                };
-                said.push(format!(
-                    "{}: {} overtakes {} at n = {}",
-                    family.title,
-                    who(winner, loser),
-                    who(loser, winner),
-                    count(two_digits(crossing.n))
-                ));
-            }
-        }
-    }
-    said
-}
-
-/// A line's name, with its backend where the other's is different.
-fn who(this: &Series, other: &Series) -> String {
-    if this.backend == other.backend {
-        this.subject.clone()
-    } else {
-        format!("{} {}", this.backend, this.subject)
-    }
-}
-
-/// A length to two digits: it lies between two that were measured.
-fn two_digits(n: f64) -> usize {
-    let unit = 10f64.powf((n.log10().floor() - 1.0).max(0.0));
-    ((n / unit).round() * unit) as usize
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -547,24 +403,6 @@ mod tests {
         assert!(
             text.contains("| vs baseline |") && text.contains("| 1.50 |"),
             "{text}"
-        );
-    }
-
-    #[test]
-    fn findings_name_growth_and_the_crossing() {
-        let mut lines = Vec::new();
-        for n in [256, 512, 1024, 2048] {
-            let n_f = n as f64;
-            lines.push(line("standard", n, &[1e-6 * n_f * n_f]));
-            lines.push(line("linear", n, &[1e-3 * n_f]));
-        }
-        let findings = findings(&families(&pool(&lines)));
-        let has = |text: &str| findings.iter().any(|line| line.contains(text));
-        assert!(has("standard: time grows as n^2.00"), "{findings:?}");
-        assert!(has("memory grows as n^2.00"), "{findings:?}");
-        assert!(
-            has("linear overtakes standard at n = 1,000"),
-            "{findings:?}"
         );
     }
 }

@@ -5,7 +5,6 @@ use std::process::Command;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use zoo_comparison::case::Pass;
-use zoo_comparison::machine::Machine;
 use zoo_comparison::record::{CaseId, CaseLine, Measured, Outcome, Peak, RunInfo};
 use zoo_comparison::report;
 use zoo_comparison::table::Against;
@@ -63,15 +62,7 @@ fn case(backend: &str, subject: &str, n: usize, seconds: f64) -> CaseLine {
 fn renders(browser: &Path) -> Result<(), Failed> {
     let folder = std::env::temp_dir().join(format!("zoo-browser-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
-    let run = RunInfo {
-        started: "2026-01-02T03:04:05Z".to_owned(),
-        command: vec!["cargo xtask bench".to_owned()],
-        commit: None,
-        version: "0.1.0".to_owned(),
-        burn: "0.22.1".to_owned(),
-        machine: Machine::here(),
-        threads: 2,
-    };
+    let run = RunInfo::here("2026-01-02T03:04:05Z".to_owned(), 2);
     let mut lines = Vec::new();
     for n in [256, 512, 1024, 2048] {
         let n_f = n as f64;

@@ -17,8 +17,8 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Subcommand, ValueEnum};
-use zoo_comparison::case::{Fault, Pass};
-use zoo_comparison::machine::Machine;
+use zoo_comparison::case::Pass;
+use zoo_comparison::findings::{families, findings};
 use zoo_comparison::plan::{Extent, Selection, Suite};
 use zoo_comparison::pool::{Pool, Pooled, pool};
 use zoo_comparison::record::{FILE, Outcome, Results, RunInfo, Writer};
@@ -122,10 +122,6 @@ struct Measure {
     /// Measure with a zoo-bench that was built elsewhere, for machines without Rust
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-
-    /// Make the case at that place misbehave
-    #[arg(long, value_name = "PLACE=KIND", hide = true, value_parser = fault)]
-    fault: Vec<(usize, Fault)>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -147,13 +143,6 @@ enum Format {
     Table,
     Markdown,
     Json,
-}
-
-fn fault(text: &str) -> Result<(usize, Fault), String> {
-    let (place, kind) = text.split_once('=').ok_or("PLACE=KIND")?;
-    let place = place.parse().map_err(|_| "PLACE is a number")?;
-    let kind: Fault = kind.parse().map_err(|error| format!("{error}"))?;
-    Ok((place, kind))
 }
 
 impl Bench {
@@ -209,7 +198,7 @@ impl Measure {
             memory_limit: self
                 .memory_limit
                 .map(|gib| (gib * f64::from(1 << 30)) as u64),
-            faults: self.fault.clone(),
+            faults: Vec::new(),
         };
         let run = self.run_info(started);
         let results = folder.join(FILE);
@@ -299,13 +288,14 @@ impl Measure {
     fn run_info(&self, started: SystemTime) -> RunInfo {
         let own = ["cargo".to_owned(), "xtask".to_owned()];
         RunInfo {
-            started: humantime::format_rfc3339_seconds(started).to_string(),
             command: own.into_iter().chain(std::env::args().skip(1)).collect(),
             commit: commit(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             burn: burn_version().unwrap_or_default(),
-            machine: Machine::here(),
-            threads: self.threads(),
+            ..RunInfo::here(
+                humantime::format_rfc3339_seconds(started).to_string(),
+                self.threads(),
+            )
         }
     }
 
@@ -317,7 +307,7 @@ impl Measure {
             Format::Json => serde_json::to_string_pretty(&summary(cases))? + "\n",
         };
         if self.format != Format::Json {
-            let findings = table::findings(&table::families(cases));
+            let findings = findings(&families(cases));
             let remarks = table::remarks(cases);
             for line in findings.iter().chain(&remarks) {
                 text.push_str(line);

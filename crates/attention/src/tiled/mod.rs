@@ -42,7 +42,7 @@ use burn::backend::{Dispatch, DispatchTensorKind};
 use burn::tensor::{Bool, Tensor};
 
 use self::ops::{MoreHidden, TiledForward, TiledSettings};
-use crate::precision::{narrow, widen};
+use crate::precision::{check, narrow, widen};
 use crate::{AttentionOptions, AttentionShape};
 
 /// What [`flash_with_log_sum_exp`] returns.
@@ -68,7 +68,8 @@ pub struct Flashed {
 ///
 /// # Panics
 ///
-/// If the tensors or the pattern do not fit together.
+/// If the tensors or the pattern do not fit together, or the tensors are not of one
+/// number type of up to 32 bits.
 pub fn flash(
     query: Tensor<4>,
     key: Tensor<4>,
@@ -129,6 +130,7 @@ fn settle(
 ) -> (TiledSettings, Option<Tensor<4, Bool>>) {
     let op = "flash attention";
     let shape = AttentionShape::of(op, query, key, value);
+    check(op, [query.dtype(), key.dtype(), value.dtype()]);
     let (rule, hidden) = options.pattern.split(op, &shape, &query.device());
     let settings = TiledSettings {
         shape,

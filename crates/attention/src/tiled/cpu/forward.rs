@@ -1,0 +1,116 @@
+//! One tile of queries through all the keys it may see.
+
+use std::ops::Range;
+
+use super::kernel::{Into, KEYS, QUERIES, Scalars, matmul, online_softmax};
+use super::scratch::Scratch;
+use super::simd::Simd;
+use super::{Call, conceal, tiles, turn};
+use crate::AttentionShape;
+use crate::tiled::sight::Sight;
+
+/// One tile of queries, forward.
+///
+/// # Safety
+///
+/// The instructions of `S` are enabled.
+#[inline(always)]
+pub(super) unsafe fn forward_tile<S: Simd>(
+    call: &Call<'_>,
+    head: usize,
+    queries: Range<usize>,
+    context: &mut [f32],
+    log_sum_exp: &mut [f32],
+) {
+    let AttentionShape {
+        heads,
+        kv_heads,
+        seq_q,
+        seq_k,
+        d_head,
+        d_value,
+        ..
+    } = call.shape;
+    let (example, own) = (head / heads, head % heads);
+    let kv_head = example * kv_heads + own / call.shape.group();
+    let key = &call.key[kv_head * seq_k * d_head..][..seq_k * d_head];
+    let value = &call.value[kv_head * seq_k * d_value..][..seq_k * d_value];
+    let query = &call.query[(head * seq_q + queries.start) * d_head..][..queries.len() * d_head];
+
+    let sizes = [
+        d_head * QUERIES,
+        KEYS * QUERIES,
+        d_value * QUERIES,
+        QUERIES,
+        QUERIES,
+    ];
+    let mut scratch = Scratch::take();
+    let [turned, scores, sums, largest, sum] = scratch.split(sizes);
+    turn(query, d_head, call.scale * std::f32::consts::LOG2_E, turned);
+    sums.fill(0.0);
+    // Below every score, and finite: nothing is ever infinity minus infinity.
+    largest.fill(f32::MIN);
+    sum.fill(0.0);
+
+    for keys in tiles(seq_k, KEYS) {
+        let sight = call
+            .sights
+            .tile([example, own], queries.clone(), keys.clone());
+        if sight == Sight::Nothing {
+            continue;
+        }
+        let count = keys.len();
+        // SAFETY: the caller enabled the instructions; sizes are those above.
+        unsafe {
+            let at = key.as_ptr().add(keys.start * d_head);
+            let rows = Scalars {
+                start: at,
+                row_stride: d_head,
+                column_stride: 1,
+            };
+            matmul::<S>(
+                [count, d_head, QUERIES],
+                rows,
+                (turned.as_ptr(), QUERIES),
+                (scores.as_mut_ptr(), QUERIES),
+                Into::Fresh,
+            );
+            if sight == Sight::Part {
+                conceal::<S>(call.sights, [example, own], &queries, &keys, scores);
+            }
+            online_softmax::<S>(
+                count,
+                scores.as_mut_ptr(),
+                largest.as_mut_ptr(),
+                sum.as_mut_ptr(),
+                sums.as_mut_ptr(),
+                d_value,
+            );
+            let columns = Scalars {
+                start: value.as_ptr().add(keys.start * d_value),
+                row_stride: 1,
+                column_stride: d_value,
+            };
+            matmul::<S>(
+                [d_value, count, QUERIES],
+                columns,
+                (scores.as_ptr(), QUERIES),
+                (sums.as_mut_ptr(), QUERIES),
+                Into::Sum,
+            );
+        }
+    }
+
+    for (i, row) in context.chunks_exact_mut(d_value).enumerate() {
+        // A query that saw nothing has a sum of zero, and zeros for its context.
+        let share = if sum[i] == 0.0 { 0.0 } else { 1.0 / sum[i] };
+        for (x, into) in row.iter_mut().enumerate() {
+            *into = sums[x * QUERIES + i] * share;
+        }
+        log_sum_exp[i] = if sum[i] == 0.0 {
+            f32::NEG_INFINITY
+        } else {
+            (largest[i] + sum[i].log2()) * std::f32::consts::LN_2
+        };
+    }
+}

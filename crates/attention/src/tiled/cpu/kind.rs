@@ -1,0 +1,108 @@
+//! Which instructions the processor has, and the kernels compiled for them.
+
+use std::ops::Range;
+
+use super::backward::backward_part;
+use super::forward::forward_tile;
+use super::simd::Portable;
+use super::{Call, Out, Upstream};
+
+pub(super) type Forward = unsafe fn(&Call<'_>, usize, Range<usize>, &mut [f32], &mut [f32]);
+pub(super) type Backward = unsafe fn(&Call<'_>, &Upstream<'_>, usize, Range<usize>, Out<'_>);
+
+/// The instructions this processor has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Kind {
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    Portable,
+}
+
+impl Kind {
+    /// The best kind there is. The standard library asks the processor once.
+    pub(in super::super) fn here() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx512f") {
+                return Self::Avx512;
+            }
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                return Self::Avx2;
+            }
+        }
+        Self::Portable
+    }
+
+    /// How it is called.
+    pub(in super::super) fn word(self) -> &'static str {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => "cpu-avx512",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => "cpu-avx2",
+            Self::Portable => "cpu-portable",
+        }
+    }
+
+    pub(super) fn forward(self) -> Forward {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => avx512::forward,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => avx2::forward,
+            Self::Portable => forward_tile::<Portable>,
+        }
+    }
+
+    pub(super) fn backward(self) -> Backward {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => avx512::backward,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => avx2::backward,
+            Self::Portable => backward_part::<Portable>,
+        }
+    }
+}
+
+/// The kernels with the instructions of a kind enabled around them.
+#[cfg(target_arch = "x86_64")]
+macro_rules! kernels {
+    ($module:ident, $features:literal, $simd:ident) => {
+        mod $module {
+            use super::*;
+            use crate::tiled::cpu::simd::$simd;
+
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn forward(
+                call: &Call<'_>,
+                head: usize,
+                queries: Range<usize>,
+                context: &mut [f32],
+                log_sum_exp: &mut [f32],
+            ) {
+                // SAFETY: they are enabled here.
+                unsafe { forward_tile::<$simd>(call, head, queries, context, log_sum_exp) }
+            }
+
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn backward(
+                call: &Call<'_>,
+                upstream: &Upstream<'_>,
+                kv_head: usize,
+                queries: Range<usize>,
+                out: Out<'_>,
+            ) {
+                // SAFETY: they are enabled here.
+                unsafe { backward_part::<$simd>(call, upstream, kv_head, queries, out) }
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+kernels!(avx512, "avx512f", Avx512);
+#[cfg(target_arch = "x86_64")]
+kernels!(avx2, "avx2,fma", Avx2);
