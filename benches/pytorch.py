@@ -119,7 +119,8 @@ class Case:
         else:
             result = self.attend(query, key, value, visible, self.sdpa)
             wanted = [query] if small else [query, key, value]
-            result = torch.autograd.grad(result, wanted, upstream)
+            # The same loss as ours: a product and a sum, and back through both.
+            result = torch.autograd.grad((result * upstream).sum(), wanted)
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         return result

@@ -90,7 +90,7 @@ fn same_problems() -> Result<(), Failed> {
             error => return Err(format!("{:?}: an error of {error:?}", line.id).into()),
         }
     }
-    let table = terminal(&sections(&pool(&lines), Against::default()));
+    let table = terminal(&sections(&pool(&lines), Against::default()), None);
     if !table.contains("vs PyTorch") {
         return Err(table.into());
     }

@@ -163,7 +163,7 @@ fn a_hang_a_crash_no_memory_and_a_wrong_result_are_rows_and_the_run_goes_on() {
 
     let written = Results::read(&folder.0).expect("readable");
     assert_eq!(written.cases, lines);
-    let table = terminal(&sections(&pool(&lines), Against::default()));
+    let table = terminal(&sections(&pool(&lines), Against::default()), None);
     for word in ["TIMED OUT", "OUT OF MEMORY", "WRONG", "FAILED"] {
         assert!(table.contains(word), "{table}");
     }

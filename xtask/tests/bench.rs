@@ -197,3 +197,45 @@ fn results_are_never_overwritten() {
     let after = std::fs::read(Path::new(run.path()).join(FILE)).expect("it is still there");
     assert_eq!(before, after);
 }
+
+/// However the bench ends: nobody would stop a case that hangs.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_measuring_process_does_not_outlive_the_bench() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::{Duration, Instant};
+
+    let folder = std::env::temp_dir().join(format!("zoo-orphan-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder for the test");
+    let (program, told) = (folder.join("hangs"), folder.join("pid"));
+    let script = format!("#!/bin/sh\necho $$ > {}\nexec sleep 600\n", told.display());
+    std::fs::write(&program, script).expect("a program that hangs");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755))
+        .expect("it can be run");
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_xtask"))
+        .args(["bench", "--mechanism", "flash", "--program"])
+        .arg(&program)
+        .arg("--out")
+        .arg(&folder)
+        .spawn()
+        .expect("it starts");
+    let wait = |what: &str, is_so: &dyn Fn() -> bool| {
+        let begun = Instant::now();
+        while !is_so() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let id = || std::fs::read_to_string(&told).unwrap_or_default();
+    wait("no case was started", &|| id().ends_with('\n'));
+    let child = PathBuf::from(format!("/proc/{}", id().trim()));
+    assert!(child.exists());
+
+    bench.kill().expect("it can be killed");
+    bench.wait().expect("it ends");
+    wait("the case goes on without the bench", &|| {
+        // A process that nobody has asked about yet is still listed, but has no program.
+        std::fs::read_link(child.join("exe")).is_err()
+    });
+    std::fs::remove_dir_all(&folder).expect("the test's own folder");
+}

@@ -17,17 +17,22 @@
 //!
 //! No backend is named here: tensors bring their device with them.
 
+mod counter;
+mod dropout;
 mod mechanism;
 mod options;
 pub mod pattern;
+mod positions;
 mod precision;
 mod shape;
 pub mod standard;
 pub mod tiled;
 
+pub use dropout::Dropout;
 pub use mechanism::{Mechanism, attend};
 pub use options::AttentionOptions;
 pub use pattern::Pattern;
+pub use positions::alibi_slopes;
 pub use shape::AttentionShape;
 pub use standard::standard;
-pub use tiled::{flash, flash_with_log_sum_exp, which_body};
+pub use tiled::{Flashed, flash, flash_with_log_sum_exp, merge, which_body};

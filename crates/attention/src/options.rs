@@ -1,14 +1,33 @@
 //! What every softmax mechanism can be told besides its tensors.
 
-use crate::Pattern;
+use burn::tensor::Tensor;
 
-/// How to attend: who sees whom, and what scores are multiplied by.
+use crate::pattern::fits;
+use crate::{AttentionShape, Dropout, Pattern};
+
+/// How to attend: who sees whom, and what becomes of the scores.
+///
+/// ```text
+/// product = scale · query · key
+/// score   = softcap · tanh(product / softcap) - slope · distance + bias
+/// weight  = softmax(score), dropped at random
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct AttentionOptions {
     /// Who may see whom; everyone sees everything unless said otherwise.
     pub pattern: Pattern,
-    /// What scores are multiplied by; `None` is `1/sqrt(d_head)`.
+    /// What products are multiplied by; `None` is `1/sqrt(d_head)`.
     pub scale: Option<f64>,
+    /// What products are kept within, on either side of zero.
+    pub softcap: Option<f64>,
+    /// For each query head, what a score loses with each place that the key is away
+    /// from the query's own: ALiBi. [`alibi_slopes`](crate::alibi_slopes) has the usual ones.
+    pub alibi: Option<Vec<f32>>,
+    /// `[batch, heads, seq_q, seq_k]`, any of them 1 to stand for all: added to the
+    /// scores. It can be learned.
+    pub bias: Option<Tensor<4>>,
+    /// Weights forgotten while training.
+    pub dropout: Option<Dropout>,
 }
 
 impl AttentionOptions {
@@ -22,11 +41,88 @@ impl AttentionOptions {
         Self { pattern, ..self }
     }
 
-    /// Multiplies scores by `scale` instead of `1/sqrt(d_head)`.
+    /// Multiplies products by `scale` instead of `1/sqrt(d_head)`.
     pub fn with_scale(self, scale: f64) -> Self {
         Self {
             scale: Some(scale),
             ..self
+        }
+    }
+
+    /// Keeps products between `-softcap` and `softcap`.
+    pub fn with_softcap(self, softcap: f64) -> Self {
+        Self {
+            softcap: Some(softcap),
+            ..self
+        }
+    }
+
+    /// Lets scores fall with the distance, by a slope for each head.
+    pub fn with_alibi(self, slopes: impl Into<Vec<f32>>) -> Self {
+        Self {
+            alibi: Some(slopes.into()),
+            ..self
+        }
+    }
+
+    /// Adds `bias` to the scores.
+    pub fn with_bias(self, bias: Tensor<4>) -> Self {
+        Self {
+            bias: Some(bias),
+            ..self
+        }
+    }
+
+    /// Forgets weights at random.
+    pub fn with_dropout(self, dropout: Dropout) -> Self {
+        Self {
+            dropout: Some(dropout),
+            ..self
+        }
+    }
+
+    /// Sees to it that all but the pattern, which is checked where it is used, fits.
+    ///
+    /// # Panics
+    ///
+    /// If something does not, naming `op`, what was expected and what came.
+    pub(crate) fn check(&self, op: &str, shape: &AttentionShape) {
+        let &AttentionShape {
+            batch,
+            heads,
+            seq_q,
+            seq_k,
+            ..
+        } = shape;
+        if let Some(scale) = self.scale {
+            assert!(
+                scale.is_finite(),
+                "{op}: a scale must be a finite number, got {scale}"
+            );
+        }
+        if let Some(softcap) = self.softcap {
+            assert!(
+                softcap > 0.0 && softcap.is_finite(),
+                "{op}: a softcap must be a finite number above 0, got {softcap}"
+            );
+        }
+        if let Some(slopes) = &self.alibi {
+            assert!(
+                slopes.len() == heads,
+                "{op}: an ALiBi slope must be given for each of the {heads} heads, got {}",
+                slopes.len()
+            );
+        }
+        if let Some(bias) = &self.bias {
+            assert!(
+                fits(bias.dims(), [batch, heads, seq_q, seq_k]),
+                "{op}: a bias must be [batch = {batch}, heads = {heads}, seq_q = {seq_q}, \
+                 seq_k = {seq_k}], or 1 in place of any, got {:?}",
+                bias.dims()
+            );
+        }
+        if let Some(dropout) = &self.dropout {
+            dropout.check(op);
         }
     }
 }

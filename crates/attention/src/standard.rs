@@ -5,23 +5,26 @@
 //! context = weights · value
 //! ```
 //!
+//! with what [`AttentionOptions`] say in between.
+//!
 //! Vaswani et al., [Attention Is All You Need](https://arxiv.org/abs/1706.03762), 2017.
 //!
 //! It holds the whole `seq_q x seq_k` matrix of weights, forward and backward,
 //! and gives it back: the reference the fast mechanisms are read beside, and the
 //! one to take when the weights themselves are wanted.
 
-use burn::tensor::{Bool, Tensor};
+use burn::tensor::{Bool, FloatDType, Int, Tensor, TensorData};
 
 use crate::precision::{narrow, widen};
-use crate::{AttentionOptions, AttentionShape};
+use crate::{AttentionOptions, AttentionShape, Dropout};
 
 /// What [`standard`] returns.
 #[derive(Debug, Clone)]
 pub struct Attended {
     /// `[batch, heads, seq_q, d_value]`: for each query, the mean of the values it attends to.
     pub context: Tensor<4>,
-    /// `[batch, heads, seq_q, seq_k]`: how much each query attends to each key.
+    /// `[batch, heads, seq_q, seq_k]`: how much each query attends to each key, before
+    /// any are dropped.
     pub weights: Tensor<4>,
 }
 
@@ -39,7 +42,7 @@ pub struct Attended {
 ///
 /// # Panics
 ///
-/// If the tensors or the pattern do not fit together.
+/// If the tensors or the options do not fit together.
 pub fn standard(
     query: Tensor<4>,
     key: Tensor<4>,
@@ -57,8 +60,10 @@ pub fn standard(
         d_head,
         d_value,
     } = &shape;
+    options.check(op, &shape);
     let scale = options.scale.unwrap_or(shape.default_scale());
-    let hidden = options.pattern.hidden(op, &shape, &query.device());
+    let device = query.device();
+    let hidden = options.pattern.hidden(op, &shape, &device);
 
     let stored = query.dtype();
     let [query, key, value] = [query, key, value].map(widen);
@@ -68,9 +73,25 @@ pub fn standard(
     let all_queries = shape.group() * seq_q;
     let query = query.reshape([batch, kv_heads, all_queries, d_head]);
     let scores = query.matmul(key.swap_dims(2, 3)).mul_scalar(scale); // [batch, kv_heads, group * seq_q, seq_k]
-    let weights = softmax(scores.reshape([batch, heads, seq_q, seq_k]), hidden); // [batch, heads, seq_q, seq_k]
-    let context = weights
-        .clone()
+    let scores = scores.reshape([batch, heads, seq_q, seq_k]);
+    let scores = match options.softcap {
+        Some(cap) => scores.div_scalar(cap).tanh().mul_scalar(cap),
+        None => scores,
+    };
+    let scores = match &options.alibi {
+        Some(slopes) => scores.clone() - falling(slopes, &shape, &scores),
+        None => scores,
+    };
+    let scores = match &options.bias {
+        Some(bias) => scores + widen(bias.clone()),
+        None => scores,
+    };
+    let weights = softmax(scores, hidden); // [batch, heads, seq_q, seq_k]
+    let kept = match &options.dropout {
+        Some(dropout) => weights.clone() * factors(dropout, &shape, &weights),
+        None => weights.clone(),
+    };
+    let context = kept
         .reshape([batch, kv_heads, all_queries, seq_k])
         .matmul(value) // [batch, kv_heads, group * seq_q, d_value]
         .reshape([batch, heads, seq_q, d_value]);
@@ -79,6 +100,46 @@ pub fn standard(
         context: narrow(context, stored),
         weights: narrow(weights, stored),
     }
+}
+
+/// What ALiBi takes off the scores: `[1, heads, seq_q, seq_k]`.
+fn falling(slopes: &[f32], shape: &AttentionShape, scores: &Tensor<4>) -> Tensor<4> {
+    let &AttentionShape {
+        heads,
+        seq_q,
+        seq_k,
+        ..
+    } = shape;
+    let (device, dtype) = (&scores.device(), scores.dtype());
+    let first = seq_k as i64 - seq_q as i64;
+    let queries = Tensor::<1, Int>::arange(first..seq_k as i64, device).reshape([1, 1, seq_q, 1]);
+    let keys = Tensor::<1, Int>::arange(0..seq_k as i64, device).reshape([1, 1, 1, seq_k]);
+    let distance = (keys - queries).abs().cast(FloatDType::from(dtype)); // [1, 1, seq_q, seq_k]
+    let slopes = TensorData::new(slopes.to_vec(), [1, heads, 1, 1]);
+    distance * Tensor::from_data(slopes, (device, dtype))
+}
+
+/// What dropout multiplies weights by: `[batch, heads, seq_q, seq_k]`.
+fn factors(dropout: &Dropout, shape: &AttentionShape, weights: &Tensor<4>) -> Tensor<4> {
+    let &AttentionShape {
+        batch,
+        heads,
+        seq_q,
+        seq_k,
+        ..
+    } = shape;
+    let mut factors = Vec::with_capacity(batch * heads * seq_q * seq_k);
+    for example in 0..batch {
+        for head in 0..heads {
+            for query in 0..seq_q {
+                dropout.write_factors([example, head, query], 0..seq_k, &mut factors);
+            }
+        }
+    }
+    Tensor::from_data(
+        TensorData::new(factors, [batch, heads, seq_q, seq_k]),
+        (&weights.device(), weights.dtype()),
+    )
 }
 
 /// Softmax over the last dimension that gives hidden places zero, and a row

@@ -52,12 +52,33 @@ fn program(command: &Command) -> String {
 }
 
 fn start(command: &mut Command) -> std::io::Result<Child> {
+    end_with_us(command);
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
 }
+
+/// Sees to it that a child does not outlive us, however we end: nobody would stop one
+/// that hangs.
+#[cfg(target_os = "linux")]
+fn end_with_us(command: &mut Command) {
+    use std::os::unix::process::CommandExt;
+    // SAFETY: between fork and exec only a system call is made, on no memory of ours.
+    unsafe {
+        command.pre_exec(
+            || match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+                -1 => Err(std::io::Error::last_os_error()),
+                _ => Ok(()),
+            },
+        );
+    }
+}
+
+/// Elsewhere there is no such promise; Ctrl-C still ends both.
+#[cfg(not(target_os = "linux"))]
+fn end_with_us(_: &mut Command) {}
 
 /// A child's report, or what became of it instead; `None` if `stop` was set.
 fn follow(mut child: Child, limits: Limits, stop: &AtomicBool) -> Option<Result<Report, Outcome>> {

@@ -40,21 +40,25 @@ impl Suite {
     /// What it measures, in a few words.
     pub fn summary(self) -> &'static str {
         match self {
-            Self::Attention => "a layer over n positions, full and causal",
+            Self::Attention => {
+                "a layer over n positions: full, causal, with --full a window of 256"
+            }
             Self::Decode => "one query against n keys",
             Self::Models => "whole models (none yet)",
             Self::All => "every suite",
         }
     }
 
-    fn problems(self) -> Vec<&'static str> {
-        match self {
-            Self::Attention => vec!["layer", "layer-causal"],
-            Self::Decode => vec!["decode-step"],
-            Self::Models => vec![],
-            Self::All => [Self::Attention, Self::Decode, Self::Models]
+    fn problems(self, extent: Extent) -> Vec<&'static str> {
+        match (self, extent) {
+            (Self::Attention, Extent::Quick) => vec!["layer", "layer-causal"],
+            // At a quick run's lengths a window is nearly all there is.
+            (Self::Attention, Extent::Full) => vec!["layer", "layer-causal", "layer-window"],
+            (Self::Decode, _) => vec!["decode-step"],
+            (Self::Models, _) => vec![],
+            (Self::All, _) => [Self::Attention, Self::Decode, Self::Models]
                 .into_iter()
-                .flat_map(Self::problems)
+                .flat_map(|suite| suite.problems(extent))
                 .collect(),
         }
     }
@@ -162,7 +166,7 @@ impl Selection {
         let names: Vec<&str> = if named {
             self.problems.iter().map(String::as_str).collect()
         } else {
-            self.suite.problems()
+            self.suite.problems(self.extent)
         };
         let mut sized = Vec::new();
         for name in names {

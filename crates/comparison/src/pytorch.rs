@@ -85,8 +85,14 @@ impl PyTorch {
     ///
     /// # Errors
     ///
-    /// When its inputs cannot be written.
+    /// When its inputs cannot be written, or the problem is none that PyTorch's attention
+    /// can be asked.
     pub(crate) fn command(&self, case: &Case, way: Way, dtype: Dtype) -> io::Result<Command> {
+        if let Some(option) = only_ours(&case.problem) {
+            return Err(io::Error::other(format!(
+                "PyTorch's attention is not compared on problems with {option}"
+            )));
+        }
         let folder = self.inputs_of(&case.problem)?;
         let mut command = Command::new(&self.python);
         command
@@ -141,6 +147,25 @@ impl PyTorch {
         fs::rename(&partial, &folder)?;
         Ok(folder)
     }
+}
+
+/// What of a problem PyTorch's attention has no argument for, or not with our meaning.
+fn only_ours(problem: &Problem) -> Option<&'static str> {
+    let Problem {
+        softcap,
+        alibi,
+        bias,
+        dropout,
+        ..
+    } = problem;
+    [
+        (softcap.is_some(), "a softcap"),
+        (*alibi, "ALiBi"),
+        (bias.is_some(), "a bias"),
+        (dropout.is_some(), "dropout"),
+    ]
+    .into_iter()
+    .find_map(|(is_there, option)| is_there.then_some(option))
 }
 
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {

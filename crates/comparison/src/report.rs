@@ -160,7 +160,13 @@ fn list(html: &mut String, title: &str, items: &[String]) {
 }
 
 fn table(html: &mut String, section: &Section) {
-    let class = |at: usize| if is_number(at) { "number" } else { "" };
+    let class = |at: usize| {
+        if is_number(section.header[at]) {
+            "number"
+        } else {
+            ""
+        }
+    };
     html.push_str("<div class=\"scroll\"><table>\n<tr>");
     for (at, name) in section.header.iter().enumerate() {
         let _ = write!(html, "<th class=\"{}\">{}</th>", class(at), escape(name));

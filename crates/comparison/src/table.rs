@@ -220,36 +220,97 @@ fn mark_best(section: &mut Section, members: &[&Pooled]) {
     }
 }
 
-/// Tables for a terminal.
-pub fn terminal(sections: &[Section]) -> String {
+/// Tables for a terminal, of at most `width` characters if that can be done.
+pub fn terminal(sections: &[Section], width: Option<usize>) -> String {
     let mut text = String::new();
     for section in sections {
-        let mut table = Table::new();
-        table
-            .load_preset(presets::UTF8_BORDERS_ONLY)
-            .set_header(&section.header);
-        for row in &section.rows {
-            table.add_row(row.iter().map(|cell| {
-                if cell.best {
-                    format!("*{}", cell.text)
-                } else {
-                    cell.text.clone()
-                }
-            }));
-        }
-        for (at, column) in table.column_iter_mut().enumerate() {
-            if is_number(at) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
+        let full = drawn(&section.header, &section.rows, 2);
+        let fits = width.is_none_or(|width| full.lines().all(|line| line.chars().count() <= width));
+        let table = if fits {
+            full
+        } else {
+            let (header, rows) = shortened(section);
+            drawn(&header, &rows, 1)
+        };
         let _ = writeln!(text, "{}\n{table}\n", section.title);
     }
     text
 }
 
+/// Columns lie `apart` characters and one more from each other.
+fn drawn(header: &[&str], rows: &[Vec<Cell>], apart: u16) -> String {
+    let mut table = Table::new();
+    table
+        .load_preset(presets::UTF8_BORDERS_ONLY)
+        .set_header(header);
+    for row in rows {
+        table.add_row(row.iter().map(|cell| {
+            if cell.best {
+                format!("*{}", cell.text)
+            } else {
+                cell.text.clone()
+            }
+        }));
+    }
+    for (column, name) in table.column_iter_mut().zip(header) {
+        column.set_padding((apart - 1, 1));
+        if is_number(name) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.to_string()
+}
+
+/// The same with less: short names, percentiles as a range, and ratios without their
+/// spread, which the report has.
+fn shortened(section: &Section) -> (Vec<&'static str>, Vec<Vec<Cell>>) {
+    let short = |name: &'static str| match name {
+        "10th" => "10..90th",
+        "GFLOP/s" => "GF/s",
+        "of matmul" => "of mm",
+        "of least" => "least",
+        "vs standard" => "vs std",
+        "vs PyTorch" => "vs PyT",
+        "vs baseline" => "vs base",
+        other => other,
+    };
+    let is_kept = |name: &str| name != "90th";
+    let header = section.header.iter().copied();
+    let rows = section.rows.iter().map(|row| {
+        let named = header.clone().zip(row).enumerate();
+        named
+            .filter(|(_, (name, _))| is_kept(name))
+            .map(|(at, (name, cell))| {
+                let first_word = || cell.text.split(' ').next().unwrap_or_default().to_owned();
+                let text = match name {
+                    "10th" => range(&cell.text, &row[at + 1].text),
+                    "by" => first_word(),
+                    name if name.starts_with("vs ") => first_word(),
+                    _ => cell.text.clone(),
+                };
+                Cell { text, ..*cell }
+            })
+            .collect()
+    });
+    let rows = rows.collect();
+    (
+        header.filter(|name| is_kept(name)).map(short).collect(),
+        rows,
+    )
+}
+
+/// `18.0 ms` and `22.0 ms` as `18.0..22.0 ms`.
+fn range(from: &str, to: &str) -> String {
+    match (from.split_once(' '), to.split_once(' ')) {
+        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number}..{to}"),
+        _ if from == to => from.to_owned(),
+        _ => format!("{from}..{to}"),
+    }
+}
+
 /// Backend, mechanism and how memory was measured are words; all else is numbers.
-pub(crate) fn is_number(column: usize) -> bool {
-    ![1, 2, 9].contains(&column)
+pub(crate) fn is_number(column: &str) -> bool {
+    !["backend", "mechanism", "by"].contains(&column)
 }
 
 /// Tables in Markdown.
@@ -258,8 +319,10 @@ pub fn markdown(sections: &[Section]) -> String {
     for section in sections {
         let _ = writeln!(text, "### {}\n", section.title);
         let _ = writeln!(text, "| {} |", section.header.join(" | "));
-        let rule: Vec<&str> = (0..section.header.len())
-            .map(|at| if is_number(at) { "--:" } else { "---" })
+        let rule: Vec<&str> = section
+            .header
+            .iter()
+            .map(|name| if is_number(name) { "--:" } else { "---" })
             .collect();
         let _ = writeln!(text, "|{}|", rule.join("|"));
         for row in &section.rows {
@@ -352,7 +415,7 @@ mod tests {
         ]);
         let sections = sections(&cases, Against::default());
         assert_eq!(sections.len(), 1);
-        let text = terminal(&sections);
+        let text = terminal(&sections, None);
         let row = |word: &str| {
             text.lines()
                 .find(|line| line.contains(word))
@@ -374,6 +437,23 @@ mod tests {
     }
 
     #[test]
+    fn a_narrow_terminal_gets_narrow_tables() {
+        let rounds = |subject: &str, ms: f64| {
+            [1.0, 1.1, 0.9].map(|noise| line(subject, 1024, &[ms * noise; 10]))
+        };
+        let mut lines = rounds("standard", 20.0).to_vec();
+        lines.extend(rounds("flash", 10.0));
+        lines.extend(rounds("sdpa", 5.0).map(|line| on("pytorch", line)));
+        let sections = sections(&pool(&lines), Against::default());
+        let widest = |text: &str| text.lines().map(|line| line.chars().count()).max();
+        let full = terminal(&sections, None);
+        let narrow = terminal(&sections, Some(120));
+        assert!(widest(&full) > Some(120), "{full}");
+        assert!(widest(&narrow) <= Some(120), "{narrow}");
+        assert_eq!(terminal(&sections, Some(200)), full);
+    }
+
+    #[test]
     fn a_case_without_a_time_is_a_row_and_a_remark() {
         let mut wrong = line("flash", 256, &[]);
         wrong.outcome = Outcome::Wrong {
@@ -383,7 +463,7 @@ mod tests {
         let mut slow = line("linear", 256, &[]);
         slow.outcome = Outcome::TimedOut { seconds: 60.0 };
         let cases = pool(&[line("standard", 256, &[1.0]), wrong, slow]);
-        let text = terminal(&sections(&cases, Against::default()));
+        let text = terminal(&sections(&cases, Against::default()), None);
         assert!(text.contains("WRONG") && text.contains("2.5e-1"), "{text}");
         assert!(text.contains("TIMED OUT"), "{text}");
         let remarks = remarks(&cases);

@@ -1,7 +1,7 @@
 //! A problem's numbers as Burn tensors, and its mask as a pattern.
 
 use burn::tensor::{Bool, DType, Device, Gradients, Tensor, TensorData};
-use zoo_attention::{AttentionOptions, Mechanism, Pattern, attend};
+use zoo_attention::{AttentionOptions, Dropout, Mechanism, Pattern, attend};
 use zoo_testkit::{Inputs, Mask, Problem};
 
 /// The tensors of a problem, on a device.
@@ -15,7 +15,7 @@ pub struct Tensors {
     pub value: Tensor<4>,
     /// `[batch, heads, seq_q, d_value]`: the gradient that arrives at the result.
     pub upstream: Tensor<4>,
-    /// The problem's mask and scale.
+    /// The problem's mask, and what it does with scores.
     pub options: AttentionOptions,
 }
 
@@ -33,6 +33,12 @@ impl Tensors {
             options: AttentionOptions {
                 pattern: pattern(problem, &problem.mask, device),
                 scale: problem.scale,
+                softcap: problem.softcap,
+                alibi: problem.alibi.then(|| problem.slopes()),
+                bias: problem.bias.map(|dims| tensor(&inputs.bias, dims)),
+                dropout: problem
+                    .dropout
+                    .map(|(probability, seed)| Dropout::new(probability, seed)),
             },
         }
     }
@@ -42,12 +48,16 @@ impl Tensors {
         self.map(|tensor| tensor.cast(dtype))
     }
 
-    /// The same, with gradients to be taken by query, key and value.
+    /// The same, with gradients to be taken by query, key, value and bias.
     pub fn require_grad(self) -> Self {
         Self {
             query: self.query.require_grad(),
             key: self.key.require_grad(),
             value: self.value.require_grad(),
+            options: AttentionOptions {
+                bias: self.options.bias.map(Tensor::require_grad),
+                ..self.options
+            },
             ..self
         }
     }
@@ -58,7 +68,10 @@ impl Tensors {
             key: each(self.key),
             value: each(self.value),
             upstream: each(self.upstream),
-            options: self.options,
+            options: AttentionOptions {
+                bias: self.options.bias.map(each),
+                ..self.options
+            },
         }
     }
 
@@ -70,6 +83,7 @@ impl Tensors {
             key: numbers(self.key.clone()),
             value: numbers(self.value.clone()),
             upstream: numbers(self.upstream.clone()),
+            bias: self.options.bias.clone().map(numbers).unwrap_or_default(),
         }
     }
 
@@ -109,7 +123,15 @@ fn pattern(problem: &Problem, mask: &Mask, device: &Device) -> Pattern {
         Mask::Full => Pattern::Full,
         Mask::Causal => Pattern::Causal,
         &Mask::Window { left, right } => Pattern::Window { left, right },
-        Mask::KeyLengths(lengths) => Pattern::key_lengths(*lengths),
+        Mask::Block(size) => Pattern::Block { size: *size },
+        Mask::Blocks { size, seen } => Pattern::Blocks {
+            size: *size,
+            seen: seen.clone(),
+        },
+        Mask::Strided(stride) => Pattern::Strided { stride: *stride },
+        Mask::Global(places) => Pattern::Global(places.clone()),
+        Mask::Documents(ids) => Pattern::Documents(ids.clone()),
+        Mask::KeyLengths(lengths) => Pattern::key_lengths(lengths.clone()),
         Mask::KeyPadding(padding) => {
             let padding = TensorData::new(padding.concat(), [problem.batch, problem.seq_k]);
             Pattern::KeyPadding(Tensor::<2, Bool>::from_data(padding, device))

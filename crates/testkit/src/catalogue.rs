@@ -42,25 +42,25 @@ pub fn catalogue() -> Vec<Problem> {
             ..causal("several-tiles", [1, 2, 150, 210, 20])
         },
         Problem {
-            mask: Mask::All(&[
+            mask: Mask::All(vec![
                 Mask::Window {
                     left: 40,
                     right: 25,
                 },
-                Mask::KeyLengths(&[290, 7]),
+                Mask::KeyLengths(vec![290, 7]),
             ]),
             ..Problem::new("window-and-lengths", [2, 1, 300, 300, 16])
         },
         // One example has no key at all.
         Problem {
-            mask: Mask::KeyLengths(&[5, 0, 2]),
+            mask: Mask::KeyLengths(vec![5, 0, 2]),
             ..Problem::new("key-lengths", [3, 2, 4, 5, 4])
         },
         // Padding before, among and after the keys.
         Problem {
-            mask: Mask::KeyPadding(&[
-                &[true, false, true, false, true],
-                &[false, false, false, true, true],
+            mask: Mask::KeyPadding(vec![
+                vec![true, false, true, false, true],
+                vec![false, false, false, true, true],
             ]),
             ..Problem::new("key-padding", [2, 2, 4, 5, 4])
         },
@@ -72,12 +72,111 @@ pub fn catalogue() -> Vec<Problem> {
             ..Problem::new("dense-mask", [2, 2, 4, 5, 4])
         },
         Problem {
-            mask: Mask::All(&[Mask::Causal, Mask::KeyLengths(&[6, 3])]),
+            mask: Mask::All(vec![Mask::Causal, Mask::KeyLengths(vec![6, 3])]),
             ..Problem::new("causal-and-lengths", [2, 2, 6, 6, 4])
         },
         Problem {
-            mask: Mask::Any(&[Mask::Causal, Mask::KeyLengths(&[2, 3])]),
+            mask: Mask::Any(vec![Mask::Causal, Mask::KeyLengths(vec![2, 3])]),
             ..Problem::new("causal-or-prefix", [2, 2, 6, 6, 4])
+        },
+        // Sparse patterns: small, and over several tiles.
+        Problem {
+            mask: Mask::Block(3),
+            ..Problem::new("block", [1, 2, 7, 7, 4])
+        },
+        Problem {
+            mask: Mask::Block(2),
+            ..Problem::new("block-more-queries", [1, 2, 7, 4, 4])
+        },
+        Problem {
+            mask: Mask::Strided(3),
+            ..Problem::new("strided", [1, 2, 8, 10, 4])
+        },
+        // The first keys of each stretch are seen by all after them.
+        Problem {
+            mask: Mask::All(vec![
+                Mask::Causal,
+                Mask::Any(vec![Mask::Window { left: 15, right: 0 }, Mask::Strided(16)]),
+            ]),
+            ..Problem::new("sparse-transformer", [1, 2, 230, 230, 16])
+        },
+        Problem {
+            mask: Mask::Any(vec![
+                Mask::Window { left: 1, right: 1 },
+                Mask::Global(vec![0, 5]),
+            ]),
+            ..Problem::new("longformer", [1, 2, 9, 9, 4])
+        },
+        Problem {
+            mask: Mask::Blocks {
+                size: 32,
+                seen: vec![
+                    vec![0, 1, 2, 3, 4, 5, 6, 7, 8],
+                    vec![0, 1, 2, 8, 6],
+                    vec![8, 3, 2, 1, 0],
+                    vec![0, 2, 3, 4, 8],
+                    vec![0, 3, 4, 5, 8, 1],
+                    vec![0, 4, 5, 6, 8],
+                    vec![],
+                    vec![0, 6, 7, 8, 3],
+                    vec![0, 1, 2, 3, 4, 5, 6, 7, 8],
+                ],
+            },
+            kv_heads: 1,
+            ..Problem::new("bigbird-blocks", [1, 2, 270, 270, 16])
+        },
+        Problem {
+            mask: Mask::All(vec![
+                Mask::Causal,
+                Mask::Documents(vec![
+                    vec![0, 0, 0, 1, 1, 1, 1, 2],
+                    vec![4, 4, 1, 1, 4, 4, 1, 1],
+                ]),
+            ]),
+            ..Problem::new("documents", [2, 2, 8, 8, 4])
+        },
+        // What happens to scores and weights on the way.
+        Problem {
+            softcap: Some(1.5),
+            spread: 2.0,
+            ..Problem::new("softcap", [2, 2, 5, 6, 4])
+        },
+        Problem {
+            alibi: true,
+            ..causal("alibi", [1, 3, 6, 8, 4])
+        },
+        Problem {
+            bias: Some([2, 2, 5, 6]),
+            ..Problem::new("bias", [2, 2, 5, 6, 4])
+        },
+        // One bias for all examples and queries.
+        Problem {
+            bias: Some([1, 4, 1, 6]),
+            kv_heads: 2,
+            ..Problem::new("bias-of-keys", [2, 4, 5, 6, 4])
+        },
+        Problem {
+            dropout: Some((0.4, 17)),
+            ..Problem::new("dropout", [2, 2, 5, 9, 4])
+        },
+        // Everything at once, over several tiles.
+        Problem {
+            softcap: Some(3.0),
+            alibi: true,
+            bias: Some([1, 4, 1, 300]),
+            dropout: Some((0.2, 99)),
+            kv_heads: 2,
+            mask: Mask::All(vec![Mask::Causal, Mask::KeyLengths(vec![300, 170])]),
+            d_value: 12,
+            ..Problem::new("everything", [2, 4, 130, 300, 20])
+        },
+        Problem {
+            bias: Some([1, 1, 300, 290]),
+            mask: Mask::Window {
+                left: 40,
+                right: 25,
+            },
+            ..Problem::new("bias-of-all-heads", [2, 2, 300, 290, 16])
         },
         // Fewer KV heads than heads.
         Problem {
@@ -86,7 +185,7 @@ pub fn catalogue() -> Vec<Problem> {
         },
         Problem {
             kv_heads: 1,
-            mask: Mask::KeyLengths(&[4, 7]),
+            mask: Mask::KeyLengths(vec![4, 7]),
             ..Problem::new("multi-query", [2, 4, 3, 7, 4])
         },
         // Scores and their scale.
@@ -102,10 +201,17 @@ pub fn catalogue() -> Vec<Problem> {
         // What benches compare mechanisms on, there at many lengths.
         Problem::new("layer", [1, 8, 128, 128, 64]),
         causal("layer-causal", [1, 8, 128, 128, 64]),
+        Problem {
+            mask: Mask::Window {
+                left: 128,
+                right: 128,
+            },
+            ..Problem::new("layer-window", [1, 8, 160, 160, 64])
+        },
         Problem::new("decode-step", [8, 8, 1, 256, 64]),
         // Sizes of real layers.
         Problem {
-            mask: Mask::KeyLengths(&[128, 77]),
+            mask: Mask::KeyLengths(vec![128, 77]),
             ..Problem::new("bert-base", [2, 12, 128, 128, 64])
         },
         causal("gpt2", [1, 12, 256, 256, 64]),
@@ -114,7 +220,7 @@ pub fn catalogue() -> Vec<Problem> {
             ..causal("llama-decode", [2, 8, 1, 333, 128])
         },
         Problem {
-            mask: Mask::KeyLengths(&[31, 17]),
+            mask: Mask::KeyLengths(vec![31, 17]),
             ..Problem::new("translate-cross", [2, 8, 23, 31, 64])
         },
     ]
@@ -125,7 +231,7 @@ pub fn find(name: &str) -> Option<Problem> {
     catalogue().into_iter().find(|problem| problem.name == name)
 }
 
-const fn causal(name: &'static str, sizes: [usize; 5]) -> Problem {
+fn causal(name: &'static str, sizes: [usize; 5]) -> Problem {
     Problem {
         mask: Mask::Causal,
         ..Problem::new(name, sizes)
@@ -162,6 +268,8 @@ mod tests {
         assert!(has(|p| p.kv_heads == 1 && p.heads > 1));
         assert!(has(|p| p.kv_heads > 1 && p.kv_heads < p.heads));
         assert!(has(|p| p.d_value != p.d_head));
+        assert!(has(|p| p.softcap.is_some()) && has(|p| p.alibi));
+        assert!(has(|p| p.bias.is_some()) && has(|p| p.dropout.is_some()));
         assert!(has(
             |p| p.seq_k > 1 && p.hidden().chunks(p.seq_k).any(|row| row.iter().all(|&h| h))
         ));

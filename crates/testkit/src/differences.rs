@@ -4,12 +4,13 @@
 use crate::oracle::solve;
 use crate::problem::{Inputs, Problem};
 
-/// `[d_query, d_key, d_value]` of `Σ upstream · context`, two forward passes a number.
-pub fn central_differences(problem: &Problem, inputs: &Inputs) -> [Vec<f64>; 3] {
+/// `[d_query, d_key, d_value, d_bias]` of `Σ upstream · context`, two forward passes a number.
+pub fn central_differences(problem: &Problem, inputs: &Inputs) -> [Vec<f64>; 4] {
     let query = each(problem, inputs, inputs.query.len(), |i| &mut i.query);
     let key = each(problem, inputs, inputs.key.len(), |i| &mut i.key);
     let value = each(problem, inputs, inputs.value.len(), |i| &mut i.value);
-    [query, key, value]
+    let bias = each(problem, inputs, inputs.bias.len(), |i| &mut i.bias);
+    [query, key, value, bias]
 }
 
 fn each(

@@ -10,6 +10,7 @@
 mod catalogue;
 mod differences;
 mod draw;
+mod dropped;
 mod mask;
 mod oracle;
 mod problem;

@@ -20,10 +20,25 @@ pub enum Mask {
         /// Keys after it.
         right: usize,
     },
+    /// A query sees the keys of its own block of so many places.
+    Block(usize),
+    /// A query in block `b` of `size` places sees the blocks `seen[b]`.
+    Blocks {
+        /// Places in a block.
+        size: usize,
+        /// The blocks seen from each.
+        seen: Vec<Vec<usize>>,
+    },
+    /// A query sees the keys that are a multiple of this away from its own place.
+    Strided(usize),
+    /// Keys at these places are seen by all, queries at these places see all.
+    Global(Vec<usize>),
+    /// Place `j` of example `b` belongs to document `ids[b][j]`, and sees only that.
+    Documents(Vec<Vec<usize>>),
     /// Example `b` has only its first `lengths[b]` keys.
-    KeyLengths(&'static [usize]),
+    KeyLengths(Vec<usize>),
     /// Key `j` of example `b` is padding where `padding[b][j]`.
-    KeyPadding(&'static [&'static [bool]]),
+    KeyPadding(Vec<Vec<bool>>),
     /// A random dense mask, different for each example and head.
     Scattered {
         /// The share of pairs that are hidden.
@@ -32,9 +47,9 @@ pub enum Mask {
         blind_every: usize,
     },
     /// Seen only if every part sees it.
-    All(&'static [Mask]),
+    All(Vec<Mask>),
     /// Seen if any part sees it.
-    Any(&'static [Mask]),
+    Any(Vec<Mask>),
 }
 
 impl Mask {
@@ -54,8 +69,30 @@ impl Mask {
                     j > i + left || i > j + right
                 })
                 .collect(),
+            Mask::Block(size) => keys
+                .map(|j| own(problem, i).is_none_or(|own| own / size != j / size))
+                .collect(),
+            Mask::Blocks { size, seen } => keys
+                .map(|j| own(problem, i).is_none_or(|own| !seen[own / size].contains(&(j / size))))
+                .collect(),
+            Mask::Strided(stride) => keys
+                .map(|j| {
+                    // Both counted from the end, where query and key are level.
+                    let (i, j) = (problem.seq_q - i, problem.seq_k - j);
+                    i.abs_diff(j) % stride != 0
+                })
+                .collect(),
+            Mask::Global(places) => keys
+                .map(|j| {
+                    let sees_all = own(problem, i).is_some_and(|own| places.contains(&own));
+                    !places.contains(&j) && !sees_all
+                })
+                .collect(),
+            Mask::Documents(ids) => keys
+                .map(|j| own(problem, i).is_none_or(|own| ids[example][own] != ids[example][j]))
+                .collect(),
             Mask::KeyLengths(lengths) => keys.map(|j| j >= lengths[example]).collect(),
-            Mask::KeyPadding(padding) => padding[example].to_vec(),
+            Mask::KeyPadding(padding) => padding[example].clone(),
             Mask::Scattered {
                 hidden,
                 blind_every,
@@ -69,6 +106,11 @@ impl Mask {
             Mask::Any(parts) => combine(parts, problem, [example, head, i], |a, b| a && b),
         }
     }
+}
+
+/// The key that a query is level with, if there is one.
+fn own(problem: &Problem, i: usize) -> Option<usize> {
+    (i + problem.seq_k).checked_sub(problem.seq_q)
 }
 
 fn combine(
@@ -119,9 +161,26 @@ mod tests {
 
     #[test]
     fn all_and_any_combine() {
-        const PARTS: &[Mask] = &[Mask::Causal, Mask::KeyLengths(&[2])];
-        assert_eq!(picture(Mask::All(PARTS), 3, 3), [".xx", "..x", "..x"]);
-        assert_eq!(picture(Mask::Any(PARTS), 3, 3), ["..x", "..x", "..."]);
+        let parts = || vec![Mask::Causal, Mask::KeyLengths(vec![2])];
+        assert_eq!(picture(Mask::All(parts()), 3, 3), [".xx", "..x", "..x"]);
+        assert_eq!(picture(Mask::Any(parts()), 3, 3), ["..x", "..x", "..."]);
+    }
+
+    #[test]
+    fn sparse_masks_look_as_they_should() {
+        assert_eq!(
+            picture(Mask::Block(2), 5, 5),
+            ["..xxx", "..xxx", "xx..x", "xx..x", "xxxx."]
+        );
+        let blocks = Mask::Blocks {
+            size: 2,
+            seen: vec![vec![1], vec![0, 1]],
+        };
+        assert_eq!(picture(blocks, 4, 4), ["xx..", "xx..", "....", "...."]);
+        assert_eq!(picture(Mask::Strided(2), 3, 4), ["x.x.", ".x.x", "x.x."]);
+        assert_eq!(picture(Mask::Global(vec![1]), 3, 3), ["x.x", "...", "x.x"]);
+        let documents = Mask::Documents(vec![vec![0, 0, 1]]);
+        assert_eq!(picture(documents, 4, 3), ["xxx", "..x", "..x", "xx."]);
     }
 
     #[test]

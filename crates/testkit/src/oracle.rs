@@ -1,16 +1,23 @@
 //! Softmax attention by its definition, in `f64`, with its gradients by hand:
 //!
 //! ```text
-//! s_ij = scale · q_i · k_j        for the keys j that query i sees
+//! t_ij = scale · q_i · k_j
+//! s_ij = c·tanh(t_ij / c) - slope · |i - j| + b_ij    for the keys j that query i sees
 //! p_ij = exp(s_ij) / Σ_j exp(s_ij)
-//! o_i  = Σ_j p_ij v_j             zero when i sees nothing
+//! o_i  = Σ_j f_ij p_ij v_j                            zero when i sees nothing
 //!
-//! dv_j = Σ_i p_ij do_i
-//! ds_ij = p_ij (do_i · v_j - do_i · o_i)
-//! dq_i = scale Σ_j ds_ij k_j
-//! dk_j = scale Σ_i ds_ij q_i
+//! dv_j  = Σ_i f_ij p_ij do_i
+//! ds_ij = p_ij (f_ij do_i · v_j - do_i · o_i)
+//! db_ij = ds_ij
+//! dt_ij = ds_ij (1 - tanh²(t_ij / c))
+//! dq_i  = scale Σ_j dt_ij k_j
+//! dk_j  = scale Σ_i dt_ij q_i
 //! ```
+//!
+//! with `s = t + b` and `dt = ds` where nothing is capped, and `f` what dropout
+//! multiplies by: 0 or `1/(1 - probability)`.
 
+use crate::dropped::is_dropped;
 use crate::problem::{Inputs, Problem};
 
 /// Everything attention computes for some queries of a problem, each tensor row
@@ -23,14 +30,20 @@ pub struct Answer {
     pub weights: Vec<f64>,
     /// `[queries]`; minus infinity for a query that sees nothing.
     pub log_sum_exp: Vec<f64>,
-    /// The largest score by size, which says how far `f32` can be off.
+    /// The largest score by size, which says how far `f32` can be off; of what it is
+    /// the sum of, the largest part.
     pub largest_score: f64,
+    /// The largest number that a gradient by a score is the difference of. What is left
+    /// may be far smaller, or nothing, and is still rounded like it.
+    pub d_score_terms: f64,
     /// `[queries, d_head]`
     pub d_query: Vec<f64>,
     /// `[batch, kv_heads, seq_k, d_head]`
     pub d_key: Vec<f64>,
     /// `[batch, kv_heads, seq_k, d_value]`
     pub d_value: Vec<f64>,
+    /// In the shape of the problem's bias, if it has one.
+    pub d_bias: Vec<f64>,
 }
 
 /// Solves `problem` for `inputs`, and takes the gradient of
@@ -53,10 +66,13 @@ pub fn solve_for(problem: &Problem, inputs: &Inputs, queries: &[usize]) -> Answe
         weights: vec![0.0; queries.len() * seq_k],
         log_sum_exp: vec![f64::NEG_INFINITY; queries.len()],
         largest_score: 0.0,
+        d_score_terms: 0.0,
         d_query: vec![0.0; queries.len() * d_head],
         d_key: vec![0.0; inputs.key.len()],
         d_value: vec![0.0; inputs.value.len()],
+        d_bias: vec![0.0; inputs.bias.len()],
     };
+    let slopes = problem.slopes();
 
     for (at, &row) in queries.iter().enumerate() {
         // Where the keys and values of this query's example and head begin.
@@ -70,54 +86,95 @@ pub fn solve_for(problem: &Problem, inputs: &Inputs, queries: &[usize]) -> Answe
         let hidden = problem.hidden_from(row);
         let seen: Vec<usize> = (0..seq_k).filter(|&j| !hidden[j]).collect();
 
-        let scores: Vec<f64> = seen
-            .iter()
-            .map(|j| scale * dot(&query, &vector(&inputs.key, first_key + j, d_head)))
-            .collect();
-        answer.largest_score = scores
-            .iter()
-            .fold(answer.largest_score, |size, score| size.max(score.abs()));
+        let i = row % problem.seq_q;
+        let place_in_bias = |j: usize| bias_place(problem, [example, head, i, j]);
+        let mut scores = Vec::new();
+        // What a gradient is multiplied by on its way from a score to its product.
+        let mut bends = Vec::new();
+        for &j in &seen {
+            let product = scale * dot(&query, &vector(&inputs.key, first_key + j, d_head));
+            let (capped, bend) = match problem.softcap {
+                Some(cap) => {
+                    let bent = (product / cap).tanh();
+                    (cap * bent, 1.0 - bent * bent)
+                }
+                None => (product, 1.0),
+            };
+            let fall = if problem.alibi {
+                // Both counted from the end, where query and key are level.
+                let distance = (problem.seq_q - i).abs_diff(seq_k - j);
+                f64::from(slopes[head]) * distance as f64
+            } else {
+                0.0
+            };
+            let bias = place_in_bias(j).map_or(0.0, |at| f64::from(inputs.bias[at]));
+            for part in [product, fall, bias] {
+                answer.largest_score = answer.largest_score.max(part.abs());
+            }
+            scores.push(capped - fall + bias);
+            bends.push(bend);
+        }
         let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = scores.iter().map(|s| (s - largest).exp()).sum();
         if !seen.is_empty() {
             answer.log_sum_exp[at] = largest + sum.ln();
         }
 
+        let factor = |j: usize| match problem.dropout {
+            None => 1.0,
+            Some((share, seed)) if is_dropped(share, seed, [example, head, i, j]) => 0.0,
+            // As a backend has it: the rounding of the factor is not its error.
+            Some((share, _)) => f64::from((1.0 / (1.0 - share)) as f32),
+        };
         let context = &mut answer.context[at * d_value..][..d_value];
-        for (j, score) in seen.iter().zip(&scores) {
+        for (&j, score) in seen.iter().zip(&scores) {
             let weight = (score - largest).exp() / sum;
             answer.weights[at * seq_k + j] = weight;
             add(
                 context,
-                weight,
+                factor(j) * weight,
                 &vector(&inputs.value, first_key + j, d_value),
             );
         }
         let mean = dot(&upstream, context);
 
-        for j in seen {
+        for (j, bend) in seen.into_iter().zip(bends) {
             let (weight, place) = (answer.weights[at * seq_k + j], first_key + j);
             let value = vector(&inputs.value, place, d_value);
             let key = vector(&inputs.key, place, d_head);
-            let d_score = weight * (dot(&upstream, &value) - mean);
+            let d_weight = factor(j) * dot(&upstream, &value);
+            let d_score = weight * (d_weight - mean);
+            answer.d_score_terms = answer.d_score_terms.max((weight * d_weight).abs());
+            if let Some(at) = place_in_bias(j) {
+                answer.d_bias[at] += d_score;
+            }
+            let d_product = bend * d_score;
             add(
                 &mut answer.d_value[place * d_value..][..d_value],
-                weight,
+                factor(j) * weight,
                 &upstream,
             );
             add(
                 &mut answer.d_key[place * d_head..][..d_head],
-                scale * d_score,
+                scale * d_product,
                 &query,
             );
             add(
                 &mut answer.d_query[at * d_head..][..d_head],
-                scale * d_score,
+                scale * d_product,
                 &key,
             );
         }
     }
     answer
+}
+
+/// Where the bias of `[example, head, i, j]` lies, if there is one.
+fn bias_place(problem: &Problem, place: [usize; 4]) -> Option<usize> {
+    let dims = problem.bias?;
+    Some(dims.iter().zip(place).fold(0, |offset, (&size, at)| {
+        offset * size + if size == 1 { 0 } else { at }
+    }))
 }
 
 fn vector(tensor: &[f32], row: usize, width: usize) -> Vec<f64> {
@@ -154,6 +211,7 @@ mod tests {
             key: vec![0.0, 3f32.ln()],
             value: vec![4.0, 8.0],
             upstream: vec![1.0],
+            bias: vec![],
         };
         let answer = solve(&problem, &inputs);
         let close = |a: f64, b: f64| (a - b).abs() < 1e-6;
@@ -222,11 +280,12 @@ mod tests {
         for problem in tiny {
             let inputs = problem.inputs();
             let answer = solve(&problem, &inputs);
-            let [d_query, d_key, d_value] = central_differences(&problem, &inputs);
+            let [d_query, d_key, d_value, d_bias] = central_differences(&problem, &inputs);
             for (name, by_hand, by_difference) in [
                 ("d_query", &answer.d_query, &d_query),
                 ("d_key", &answer.d_key, &d_key),
                 ("d_value", &answer.d_value, &d_value),
+                ("d_bias", &answer.d_bias, &d_bias),
             ] {
                 let size = by_hand.iter().fold(0.0, |m: f64, x| m.max(x.abs()));
                 for (at, (a, b)) in by_hand.iter().zip(by_difference).enumerate() {

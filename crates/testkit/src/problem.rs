@@ -24,6 +24,14 @@ pub struct Problem {
     pub d_value: usize,
     /// What scores are multiplied by; `None` is `1/sqrt(d_head)`.
     pub scale: Option<f64>,
+    /// What products are kept within, on either side of zero.
+    pub softcap: Option<f64>,
+    /// Whether scores fall with the distance, by a slope for each head.
+    pub alibi: bool,
+    /// The shape of what is added to the scores: theirs, or 1 where one stands for all.
+    pub bias: Option<[usize; 4]>,
+    /// The share of weights that are forgotten, and the seed that says which.
+    pub dropout: Option<(f64, u64)>,
     /// Who sees whom.
     pub mask: Mask,
     /// Standard deviation of the inputs.
@@ -42,6 +50,8 @@ pub struct Inputs {
     /// `[batch, heads, seq_q, d_value]`: the gradient that arrives at the
     /// result. Random, because a constant one hides errors that sum to zero.
     pub upstream: Vec<f32>,
+    /// Of the problem's bias, if it has one.
+    pub bias: Vec<f32>,
 }
 
 impl Problem {
@@ -59,6 +69,10 @@ impl Problem {
             d_head,
             d_value: d_head,
             scale: None,
+            softcap: None,
+            alibi: false,
+            bias: None,
+            dropout: None,
             mask: Mask::Full,
             spread: 1.0,
         }
@@ -67,6 +81,14 @@ impl Problem {
     /// The scale in force.
     pub fn scale(&self) -> f64 {
         self.scale.unwrap_or(1.0 / (self.d_head as f64).sqrt())
+    }
+
+    /// For each query head, what scores lose with each place: halves of halves, and
+    /// some growing, none of them those of any paper.
+    pub fn slopes(&self) -> Vec<f32> {
+        (0..self.heads)
+            .map(|head| 0.4 / (1 << head) as f32 - 0.05)
+            .collect()
     }
 
     /// For every `[batch, heads, seq_q, seq_k]`, row by row: is it hidden?
@@ -104,7 +126,8 @@ impl Problem {
     /// single query looks at `n` keys, otherwise `n` queries at `n` keys.
     pub fn at_length(&self, n: usize) -> Option<Self> {
         let is_decoding = self.seq_q == 1;
-        let resizable = matches!(self.mask, Mask::Full | Mask::Causal)
+        let resizable = matches!(self.mask, Mask::Full | Mask::Causal | Mask::Window { .. })
+            && self.bias.is_none()
             && (is_decoding || self.seq_q == self.seq_k);
         resizable.then(|| Self {
             seq_q: if is_decoding { 1 } else { n },
@@ -147,6 +170,7 @@ impl Problem {
             key: draw.normals(count(self.key_shape()), self.spread),
             value: draw.normals(count(self.value_shape()), self.spread),
             upstream: draw.normals(count(self.context_shape()), 1.0),
+            bias: draw.normals(self.bias.map_or(0, count), 1.0),
         }
     }
 }
@@ -164,7 +188,7 @@ mod tests {
             ..problem.clone()
         };
         assert_eq!(masked(Mask::Causal).density(), 10.0 / 16.0);
-        assert_eq!(masked(Mask::KeyLengths(&[4, 1])).density(), 5.0 / 8.0);
+        assert_eq!(masked(Mask::KeyLengths(vec![4, 1])).density(), 5.0 / 8.0);
     }
 
     #[test]
@@ -176,7 +200,7 @@ mod tests {
         let longer = step.at_length(9).expect("a full mask fits any length");
         assert_eq!((longer.seq_q, longer.seq_k), (1, 9));
         let lengths = Problem {
-            mask: Mask::KeyLengths(&[3]),
+            mask: Mask::KeyLengths(vec![3]),
             ..layer
         };
         assert_eq!(lengths.at_length(9), None);

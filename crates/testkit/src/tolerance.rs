@@ -75,7 +75,27 @@ pub struct Tolerance {
 
 impl Tolerance {
     /// Compares `got` with `want` and returns the error relative to the scale of `want`.
+    ///
+    /// # Errors
+    ///
+    /// The worst element, if it is too far off.
     pub fn check(&self, what: &str, got: &[f32], want: &[f64]) -> Result<f64, Mismatch> {
+        self.check_as_large_as(0.0, what, got, want)
+    }
+
+    /// [`check`](Self::check) for a tensor that may be the small rest of larger numbers:
+    /// its scale is at least `least`.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn check_as_large_as(
+        &self,
+        least: f64,
+        what: &str,
+        got: &[f32],
+        want: &[f64],
+    ) -> Result<f64, Mismatch> {
         let mismatch = |at: usize, error: f64| Mismatch {
             what: what.to_owned(),
             at,
@@ -87,7 +107,7 @@ impl Tolerance {
         if got.len() != want.len() {
             return Err(mismatch(got.len().min(want.len()), f64::INFINITY));
         }
-        let size = want.iter().fold(0.0, |size: f64, x| size.max(x.abs()));
+        let size = want.iter().fold(least, |size: f64, x| size.max(x.abs()));
         let error_at = |at: usize| {
             let difference = (f64::from(got[at]) - want[at]).abs();
             match (difference == 0.0, size == 0.0) {

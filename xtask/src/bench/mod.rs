@@ -302,7 +302,7 @@ impl Measure {
     fn show(&self, cases: &[Pooled], against: Against<'_>) -> Result<()> {
         let sections = table::sections(cases, against);
         let mut text = match self.format {
-            Format::Table => devices(cases) + &table::terminal(&sections),
+            Format::Table => devices(cases) + &table::terminal(&sections, terminal_width()),
             Format::Markdown => table::markdown(&sections),
             Format::Json => serde_json::to_string_pretty(&summary(cases))? + "\n",
         };
@@ -407,4 +407,11 @@ fn burn_version() -> Option<String> {
     let lock = std::fs::read_to_string(places::workspace().join("Cargo.lock")).ok()?;
     let burn = lock.split_once("name = \"burn\"\nversion = \"")?.1;
     Some(burn.split_once('"')?.0.to_owned())
+}
+
+/// Characters in a line, if there is a terminal to show them.
+fn terminal_width() -> Option<usize> {
+    console::Term::stdout()
+        .size_checked()
+        .map(|(_, columns)| usize::from(columns))
 }

@@ -1,6 +1,6 @@
 //! A pattern written out as a bool mask, for mechanisms that hold every score.
 
-use burn::tensor::{Bool, Device, Int, Tensor};
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 
 use super::Pattern;
 use crate::AttentionShape;
@@ -57,6 +57,11 @@ impl Pattern {
                     .expand([batch, 1, 1, seq_k]);
                 Some(keys.greater_equal(lengths)) // [batch, 1, 1, seq_k]
             }
+            Self::Block { .. }
+            | Self::Blocks { .. }
+            | Self::Strided { .. }
+            | Self::Global(_)
+            | Self::Documents(_) => Some(written_out(self, shape, device)),
             Self::KeyPadding(padding) => Some(padding.clone().reshape([batch, 1, 1, seq_k])),
             Self::Dense(mask) => Some(mask.clone()),
             Self::And(a, b) => match (a.hidden(op, shape, device), b.hidden(op, shape, device)) {
@@ -80,51 +85,21 @@ impl Pattern {
     }
 }
 
-impl Pattern {
-    /// Sees to it that every part fits `shape`.
-    pub(super) fn check(&self, op: &str, shape: &AttentionShape) {
-        let &AttentionShape {
-            batch,
-            heads,
-            seq_q,
-            seq_k,
-            ..
-        } = shape;
-        match self {
-            Self::Full | Self::Causal | Self::Window { .. } => {}
-            Self::KeyLengths(lengths) => {
-                assert!(
-                    lengths.len() == batch,
-                    "{op}: key lengths must be given for each of the {batch} examples, got {}",
-                    lengths.len()
-                );
-                if let Some(length) = lengths.iter().find(|&&length| length > seq_k) {
-                    panic!("{op}: a key length must be at most seq_k = {seq_k}, got {length}");
-                }
-            }
-            Self::KeyPadding(padding) => assert!(
-                padding.dims() == [batch, seq_k],
-                "{op}: a key padding mask must be [batch = {batch}, seq_k = {seq_k}], got {:?}",
-                padding.dims()
-            ),
-            Self::Dense(mask) => {
-                let expected = [batch, heads, seq_q, seq_k];
-                assert!(
-                    mask.dims()
-                        .iter()
-                        .zip(expected)
-                        .all(|(&got, full)| got == full || got == 1),
-                    "{op}: a dense mask must be [batch = {batch}, heads = {heads}, \
-                     seq_q = {seq_q}, seq_k = {seq_k}], or 1 in place of any, got {:?}",
-                    mask.dims()
-                );
-            }
-            Self::And(a, b) | Self::Or(a, b) => {
-                a.check(op, shape);
-                b.check(op, shape);
-            }
-        }
+/// The mask of a pattern that is a rule, place by place.
+fn written_out(pattern: &Pattern, shape: &AttentionShape, device: &Device) -> Tensor<4, Bool> {
+    let rule = pattern.rule();
+    let examples = rule.different_examples(shape);
+    let mut hidden = Vec::with_capacity(examples * shape.seq_q * shape.seq_k);
+    for example in 0..examples {
+        rule.write_hidden(
+            shape,
+            example,
+            [0..shape.seq_q, 0..shape.seq_k],
+            &mut hidden,
+        );
     }
+    let dims = [examples, 1, shape.seq_q, shape.seq_k];
+    Tensor::from_data(TensorData::new(hidden, dims), device)
 }
 
 /// Stretches both masks to the sizes they have together.

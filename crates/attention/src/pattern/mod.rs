@@ -2,32 +2,67 @@
 //!
 //! A [`Pattern`] is said in words (`causal`, `key_lengths`, ...) and combined
 //! with [`and`](Pattern::and) and [`or`](Pattern::or). Mechanisms that hold the
-//! whole score matrix ask it for a [dense mask](Pattern::hidden); tiled ones ask of
-//! each tile whether anybody sees it.
+//! whole score matrix ask it for a [dense mask](Pattern::hidden); tiled ones for a
+//! [plan](Pattern::plan) of the tiles that anybody sees.
 
+mod big_bird;
+mod check;
 mod dense;
+mod picture;
+mod plan;
+pub(crate) mod rule;
 mod split;
 
+pub use big_bird::BigBird;
 use burn::tensor::{Bool, Tensor};
+pub(crate) use check::fits;
+pub(crate) use plan::{Examples, kept};
+pub use plan::{TilePlan, TileRun};
 
 /// A rule for which keys each query sees.
+///
+/// A query's place is the key it is level with, the last query being level with the
+/// last key. With more queries than keys, the first ones have no place among the keys.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub enum Pattern {
     /// Every query sees every key.
     #[default]
     Full,
-    /// A query sees the keys up to its own place, the last query being level
-    /// with the last key. With more queries than keys, the first ones see nothing.
+    /// A query sees the keys up to its own place.
     Causal,
-    /// A query sees the keys from `left` before its own place to `right` after it,
-    /// the last query being level with the last key.
+    /// A query sees the keys from `left` before its own place to `right` after it.
     Window {
         /// Keys before its own place.
         left: usize,
         /// Keys after it.
         right: usize,
     },
+    /// The sequence is cut into blocks of `size`; a query sees the keys of its own.
+    Block {
+        /// Places in a block; the last may have fewer.
+        size: usize,
+    },
+    /// The sequence is cut into blocks of `size`; a query in block `b` sees the keys
+    /// of the blocks `seen[b]`.
+    Blocks {
+        /// Places in a block; the last may have fewer.
+        size: usize,
+        /// For each block, the blocks that are seen from it, in any order.
+        seen: Vec<Vec<usize>>,
+    },
+    /// A query sees the keys that are a multiple of `stride` away from its own place,
+    /// on either side.
+    Strided {
+        /// Places from one to the next.
+        stride: usize,
+    },
+    /// The keys at these places are seen by everyone, and the queries at them see
+    /// everything.
+    Global(Vec<usize>),
+    /// `ids[b][j]` is the document that place `j` of example `b` belongs to; a query
+    /// sees the keys of its own.
+    Documents(Vec<Vec<usize>>),
     /// Example `b` has only its first `lengths[b]` keys.
     KeyLengths(Vec<usize>),
     /// `[batch, seq_k]`: a key that is `true` is padding, hidden from every query.
@@ -46,6 +81,49 @@ impl Pattern {
         Self::KeyLengths(lengths.into())
     }
 
+    /// A prefix language model: everyone sees the first `lengths[b]` keys of example
+    /// `b`, and the others causally.
+    pub fn prefix(lengths: impl Into<Vec<usize>>) -> Self {
+        Self::Causal.or(Self::key_lengths(lengths))
+    }
+
+    /// Several documents in one sequence, none of which sees another: `ids[b][j]` is
+    /// the document of place `j` of example `b`.
+    ///
+    /// ```
+    /// # use zoo_attention::Pattern;
+    /// // Two documents of 3 and 4 words, packed into one sequence and read causally.
+    /// let packed = Pattern::documents([[0, 0, 0, 1, 1, 1, 1]]).and(Pattern::Causal);
+    /// ```
+    pub fn documents(ids: impl IntoIterator<Item = impl Into<Vec<usize>>>) -> Self {
+        Self::Documents(ids.into_iter().map(Into::into).collect())
+    }
+
+    /// A window of `reach` keys on either side, and `global` places that see and are
+    /// seen by all: Beltagy et al., [Longformer](https://arxiv.org/abs/2004.05150), 2020.
+    pub fn longformer(reach: usize, global: impl Into<Vec<usize>>) -> Self {
+        let window = Self::Window {
+            left: reach,
+            right: reach,
+        };
+        window.or(Self::Global(global.into()))
+    }
+
+    /// The `stride` keys up to its own place, and every `stride`-th key before it:
+    /// Child et al., [Sparse Transformers](https://arxiv.org/abs/1904.10509), 2019.
+    ///
+    /// # Panics
+    ///
+    /// If the stride is zero.
+    pub fn sparse_transformer(stride: usize) -> Self {
+        assert!(stride > 0, "a stride must be at least 1, got 0");
+        let window = Self::Window {
+            left: stride - 1,
+            right: 0,
+        };
+        window.or(Self::Strided { stride }.and(Self::Causal))
+    }
+
     /// Sees only what both see.
     ///
     /// ```
@@ -61,8 +139,8 @@ impl Pattern {
     ///
     /// ```
     /// # use zoo_attention::Pattern;
-    /// // Prefix language model: everyone sees the prompt, then causally.
-    /// let pattern = Pattern::Causal.or(Pattern::key_lengths([7, 4]));
+    /// // Neighbours, and the first place for everyone.
+    /// let pattern = Pattern::Window { left: 8, right: 8 }.or(Pattern::Global(vec![0]));
     /// ```
     pub fn or(self, other: Self) -> Self {
         Self::Or(Box::new(self), Box::new(other))

@@ -4,8 +4,8 @@ use burn::tensor::{Bool, Device, Tensor};
 
 use super::Pattern;
 use super::dense::level;
+use super::rule::Rule;
 use crate::AttentionShape;
-use crate::tiled::sight::Rule;
 
 impl Pattern {
     /// The rule and the mask that together are this pattern: seen is what the rule
@@ -22,10 +22,6 @@ impl Pattern {
     ) -> (Rule, Option<Tensor<4, Bool>>) {
         self.check(op, shape);
         match self {
-            Self::Full => (Rule::Full, None),
-            Self::Causal => (Rule::Causal, None),
-            &Self::Window { left, right } => (Rule::Window { left, right }, None),
-            Self::KeyLengths(lengths) => (Rule::KeyLengths(lengths.clone()), None),
             Self::KeyPadding(_) | Self::Dense(_) => (Rule::Full, self.hidden(op, shape, device)),
             Self::And(a, b) => {
                 let (rule_a, mask_a) = a.split(op, shape, device);
@@ -37,15 +33,38 @@ impl Pattern {
                     }
                     (a, b) => a.or(b),
                 };
-                (Rule::And(Box::new(rule_a), Box::new(rule_b)), mask)
+                (rule_a.and(rule_b), mask)
             }
-            Self::Or(a, b) => match (a.split(op, shape, device), b.split(op, shape, device)) {
-                ((rule_a, None), (rule_b, None)) => {
-                    (Rule::Or(Box::new(rule_a), Box::new(rule_b)), None)
-                }
+            Self::Or(..) if self.needs_a_tensor() => {
                 // What either side shows depends on a tensor: it is all in the mask then.
-                _ => (Rule::Full, self.hidden(op, shape, device)),
-            },
+                (Rule::Full, self.hidden(op, shape, device))
+            }
+            _ => (self.rule(), None),
+        }
+    }
+
+    /// What of this pattern can be said without a tensor. A mask shows everything.
+    pub(super) fn rule(&self) -> Rule {
+        match self {
+            Self::Full | Self::KeyPadding(_) | Self::Dense(_) => Rule::Full,
+            Self::Causal => Rule::Causal,
+            &Self::Window { left, right } => Rule::Window { left, right },
+            &Self::Block { size } => Rule::Block { size },
+            Self::Blocks { size, seen } => Rule::blocks(*size, seen),
+            &Self::Strided { stride } => Rule::Strided { stride },
+            Self::Global(places) => Rule::global(places),
+            Self::Documents(ids) => Rule::documents(ids),
+            Self::KeyLengths(lengths) => Rule::KeyLengths(lengths.clone()),
+            Self::And(a, b) => a.rule().and(b.rule()),
+            Self::Or(a, b) => Rule::Or(Box::new(a.rule()), Box::new(b.rule())),
+        }
+    }
+
+    pub(super) fn needs_a_tensor(&self) -> bool {
+        match self {
+            Self::KeyPadding(_) | Self::Dense(_) => true,
+            Self::And(a, b) | Self::Or(a, b) => a.needs_a_tensor() || b.needs_a_tensor(),
+            _ => false,
         }
     }
 }

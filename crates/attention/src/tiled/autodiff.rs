@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
 use burn::backend::autodiff::grads::Gradients;
-use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::backend::autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Autodiff, AutodiffBackend, Backend, Shape, TensorMetadata};
 use burn::tensor::{DType, FloatDType};
 
-use super::ops::{MoreHidden, Saved, TiledBackward, TiledForward, TiledSettings};
+use super::ops::{Arrived, Bias, MoreHidden, Saved, TiledBackward, TiledForward, TiledSettings};
 
 /// Where the gradient by the log-sum-exp waits until the one by the context is there.
 type Waiting<B> = Arc<Mutex<Option<FloatTensor<B>>>>;
@@ -23,46 +23,64 @@ struct State<B: Backend> {
     key: NodeId,
     value: NodeId,
     hidden: MoreHidden<B>,
+    bias: Bias<B>,
     context: FloatTensor<B>,
     log_sum_exp: FloatTensor<B>,
     d_log_sum_exp: Waiting<B>,
     settings: TiledSettings,
 }
 
-/// The step from the context back to query, key and value.
+/// The step from the context back to query, key and value, and to a bias as a fourth
+/// parent where there is one.
 #[derive(Debug)]
 struct FromContext;
 
 impl<B: TiledBackward> Backward<B, 3> for FromContext {
     type State = State<B>;
 
-    fn backward(
-        self,
-        ops: Ops<Self::State, 3>,
-        gradients: &mut Gradients,
-        checkpointer: &mut Checkpointer,
-    ) {
-        let [query, key, value] = ops.parents;
-        let d_context = gradients.consume::<B>(&ops.node);
-        let state = ops.state;
-        let saved = Saved {
-            query: checkpointer.retrieve_node_output(state.query),
-            key: checkpointer.retrieve_node_output(state.key),
-            value: checkpointer.retrieve_node_output(state.value),
-            hidden: state.hidden,
-            context: state.context,
-            log_sum_exp: state.log_sum_exp,
-        };
-        let d_log_sum_exp = state
+    fn backward(self, ops: Ops<State<B>, 3>, to: &mut Gradients, kept: &mut Checkpointer) {
+        step_back(ops, to, kept);
+    }
+}
+
+impl<B: TiledBackward> Backward<B, 4> for FromContext {
+    type State = State<B>;
+
+    fn backward(self, ops: Ops<State<B>, 4>, to: &mut Gradients, kept: &mut Checkpointer) {
+        step_back(ops, to, kept);
+    }
+}
+
+fn step_back<B: TiledBackward, const PARENTS: usize>(
+    ops: Ops<State<B>, PARENTS>,
+    gradients: &mut Gradients,
+    checkpointer: &mut Checkpointer,
+) {
+    let d_context = gradients.consume::<B>(&ops.node);
+    let state = ops.state;
+    let saved = Saved {
+        query: checkpointer.retrieve_node_output(state.query),
+        key: checkpointer.retrieve_node_output(state.key),
+        value: checkpointer.retrieve_node_output(state.value),
+        hidden: state.hidden,
+        bias: state.bias,
+        context: state.context,
+        log_sum_exp: state.log_sum_exp,
+    };
+    let arrived = Arrived {
+        d_context,
+        d_log_sum_exp: state
             .d_log_sum_exp
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        let got = B::tiled_backward(saved, d_context, d_log_sum_exp, &state.settings);
-        for (parent, gradient) in [(query, got.query), (key, got.key), (value, got.value)] {
-            if let Some(parent) = parent {
-                gradients.register::<B>(parent.id, gradient);
-            }
+            .take(),
+        wants_bias: ops.parents.get(3).is_some_and(Option::is_some),
+    };
+    let got = B::tiled_backward(saved, arrived, &state.settings);
+    let by_parent = [Some(got.query), Some(got.key), Some(got.value), got.bias];
+    for (parent, gradient) in ops.parents.into_iter().zip(by_parent) {
+        if let (Some(parent), Some(gradient)) = (parent, gradient) {
+            gradients.register::<B>(parent.id, gradient);
         }
     }
 }
@@ -95,69 +113,95 @@ impl<B: TiledForward + TiledBackward, C: CheckpointStrategy> TiledForward for Au
         key: FloatTensor<Self>,
         value: FloatTensor<Self>,
         hidden: MoreHidden<Self>,
+        bias: Bias<Self>,
         settings: TiledSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let hidden: MoreHidden<B> = match hidden {
             MoreHidden::Nothing => MoreHidden::Nothing,
             MoreHidden::Where(hidden) => MoreHidden::Where(hidden),
         };
-        let parents = [query.node(), key.node(), value.node()];
-        match Backward::<B, 3>::prepare::<C>(FromContext, parents)
-            .compute_bound()
-            .stateful()
-        {
-            OpsKind::Tracked(mut prep) => {
-                let nodes = [
-                    prep.checkpoint(&query),
-                    prep.checkpoint(&key),
-                    prep.checkpoint(&value),
-                ];
-                let (context, log_sum_exp) = B::tiled_forward(
-                    query.into_primitive(),
-                    key.into_primitive(),
-                    value.into_primitive(),
-                    hidden.clone(),
-                    settings.clone(),
-                );
-                debug_assert_eq!(context.dtype(), DType::F32);
-                let waiting = Waiting::<B>::default();
-                let state = State {
-                    query: nodes[0],
-                    key: nodes[1],
-                    value: nodes[2],
-                    hidden,
-                    context: context.clone(),
-                    log_sum_exp: log_sum_exp.clone(),
-                    d_log_sum_exp: Arc::clone(&waiting),
-                    settings,
-                };
-                let (shape, device) = (context.shape(), context.device());
-                let context = prep.finish(state, context);
-                let log_sum_exp =
-                    match Backward::<B, 1>::prepare::<C>(FromLogSumExp, [context.node()])
-                        .compute_bound()
-                        .stateful()
-                    {
-                        OpsKind::Tracked(prep) => {
-                            prep.finish((waiting, shape, device), log_sum_exp)
-                        }
-                        OpsKind::UnTracked(prep) => prep.finish(log_sum_exp),
-                    };
-                (context, log_sum_exp)
+        let tensors = [query, key, value];
+        let [query, key, value] = [0, 1, 2].map(|at: usize| tensors[at].node());
+        match bias {
+            Bias::Nothing => {
+                let parents = [query, key, value];
+                record::<B, C, 3>(tensors, parents, hidden, Bias::Nothing, settings)
             }
-            OpsKind::UnTracked(prep) => {
-                let (context, log_sum_exp) = B::tiled_forward(
-                    query.into_primitive(),
-                    key.into_primitive(),
-                    value.into_primitive(),
-                    hidden,
-                    settings,
-                );
-                (
-                    prep.finish(context),
-                    <Self as AutodiffBackend>::from_inner(log_sum_exp),
-                )
+            Bias::Added(bias) => {
+                let parents = [query, key, value, bias.node()];
+                let bias = Bias::Added(bias.into_primitive());
+                record::<B, C, 4>(tensors, parents, hidden, bias, settings)
             }
+        }
+    }
+}
+
+/// Computes forward, and records the way back if anybody wants a gradient.
+fn record<B: TiledForward + TiledBackward, C: CheckpointStrategy, const PARENTS: usize>(
+    [query, key, value]: [FloatTensor<Autodiff<B, C>>; 3],
+    parents: [NodeGuard; PARENTS],
+    hidden: MoreHidden<B>,
+    bias: Bias<B>,
+    settings: TiledSettings,
+) -> (FloatTensor<Autodiff<B, C>>, FloatTensor<Autodiff<B, C>>)
+where
+    FromContext: Backward<B, PARENTS, State = State<B>>,
+{
+    match Backward::<B, PARENTS>::prepare::<C>(FromContext, parents)
+        .compute_bound()
+        .stateful()
+    {
+        OpsKind::Tracked(mut prep) => {
+            let nodes = [
+                prep.checkpoint(&query),
+                prep.checkpoint(&key),
+                prep.checkpoint(&value),
+            ];
+            let (context, log_sum_exp) = B::tiled_forward(
+                query.into_primitive(),
+                key.into_primitive(),
+                value.into_primitive(),
+                hidden.clone(),
+                bias.clone(),
+                settings.clone(),
+            );
+            debug_assert_eq!(context.dtype(), DType::F32);
+            let waiting = Waiting::<B>::default();
+            let state = State {
+                query: nodes[0],
+                key: nodes[1],
+                value: nodes[2],
+                hidden,
+                bias,
+                context: context.clone(),
+                log_sum_exp: log_sum_exp.clone(),
+                d_log_sum_exp: Arc::clone(&waiting),
+                settings,
+            };
+            let (shape, device) = (context.shape(), context.device());
+            let context = prep.finish(state, context);
+            let log_sum_exp = match Backward::<B, 1>::prepare::<C>(FromLogSumExp, [context.node()])
+                .compute_bound()
+                .stateful()
+            {
+                OpsKind::Tracked(prep) => prep.finish((waiting, shape, device), log_sum_exp),
+                OpsKind::UnTracked(prep) => prep.finish(log_sum_exp),
+            };
+            (context, log_sum_exp)
+        }
+        OpsKind::UnTracked(prep) => {
+            let (context, log_sum_exp) = B::tiled_forward(
+                query.into_primitive(),
+                key.into_primitive(),
+                value.into_primitive(),
+                hidden,
+                bias,
+                settings,
+            );
+            (
+                prep.finish(context),
+                <Autodiff<B, C> as AutodiffBackend>::from_inner(log_sum_exp),
+            )
         }
     }
 }

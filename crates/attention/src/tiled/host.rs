@@ -7,8 +7,9 @@ use burn::backend::tensor::{BoolTensor, FloatTensor};
 use burn::backend::{Backend, TensorMetadata};
 
 use super::cpu::{self, Call, Upstream};
-use super::ops::{InputGradients, MoreHidden, Saved, TiledSettings};
-use super::sight::{Hidden, Sights};
+use super::ops::{Arrived, Bias, InputGradients, MoreHidden, Saved, TiledSettings};
+use super::sight::Sights;
+use super::spread::Spread;
 
 /// A backend whose tensors can be read and made as slices.
 pub(super) trait Host: Backend {
@@ -25,10 +26,11 @@ pub(super) fn forward<B: Host>(
     key: FloatTensor<B>,
     value: FloatTensor<B>,
     hidden: MoreHidden<B>,
+    bias: Bias<B>,
     settings: &TiledSettings,
 ) -> (FloatTensor<B>, FloatTensor<B>) {
     let shape = settings.shape;
-    with_call::<B, _>([&query, &key, &value], &hidden, settings, |call| {
+    with_call::<B, _>([&query, &key, &value], &hidden, &bias, settings, |call| {
         let (context, log_sum_exp) = cpu::forward(call);
         let tensor =
             |numbers, width| B::tensor(numbers, [shape.batch, shape.heads, shape.seq_q, width]);
@@ -38,29 +40,38 @@ pub(super) fn forward<B: Host>(
 
 pub(super) fn backward<B: Host>(
     saved: Saved<B>,
-    d_context: FloatTensor<B>,
-    d_log_sum_exp: Option<FloatTensor<B>>,
+    arrived: Arrived<B>,
     settings: &TiledSettings,
 ) -> InputGradients<B> {
     let tensors = [&saved.query, &saved.key, &saved.value];
     let context = B::numbers(&saved.context);
     let log_sum_exp = B::numbers(&saved.log_sum_exp);
-    let d_context = B::numbers(&d_context);
-    let d_log_sum_exp = d_log_sum_exp.as_ref().map(B::numbers);
+    let d_context = B::numbers(&arrived.d_context);
+    let d_log_sum_exp = arrived.d_log_sum_exp.as_ref().map(B::numbers);
     let upstream = Upstream {
         context: &context,
         log_sum_exp: &log_sum_exp,
         d_context: &d_context,
         d_log_sum_exp: d_log_sum_exp.as_deref(),
     };
-    let gradients = with_call::<B, _>(tensors, &saved.hidden, settings, |call| {
-        cpu::backward(call, &upstream)
-    });
+    let bias_dims = saved
+        .bias
+        .as_ref()
+        .filter(|_| arrived.wants_bias)
+        .map(|bias| bias.shape().dims());
+    let (gradients, d_bias) =
+        with_call::<B, _>(tensors, &saved.hidden, &saved.bias, settings, |call| {
+            let d_bias = bias_dims.map(|dims| cpu::backward_of_bias(call, &upstream, dims));
+            (cpu::backward(call, &upstream), d_bias)
+        });
     let [query, key, value] = tensors.map(|tensor| tensor.shape().dims());
     InputGradients {
         query: B::tensor(gradients.query, query),
         key: B::tensor(gradients.key, key),
         value: B::tensor(gradients.value, value),
+        bias: d_bias
+            .zip(bias_dims)
+            .map(|(numbers, dims)| B::tensor(numbers, dims)),
     }
 }
 
@@ -68,6 +79,7 @@ pub(super) fn backward<B: Host>(
 fn with_call<B: Host, R>(
     [query, key, value]: [&FloatTensor<B>; 3],
     hidden: &MoreHidden<B>,
+    bias: &Bias<B>,
     settings: &TiledSettings,
     work: impl FnOnce(&Call<'_>) -> R,
 ) -> R {
@@ -75,17 +87,27 @@ fn with_call<B: Host, R>(
         MoreHidden::Nothing => None,
         MoreHidden::Where(hidden) => Some((B::bytes(hidden), hidden.shape().dims())),
     };
+    let bias = bias
+        .as_ref()
+        .map(|bias| (B::numbers(bias), bias.shape().dims()));
     let sights = Sights {
         shape: &settings.shape,
         rule: &settings.rule,
         hidden: hidden
             .as_ref()
-            .map(|(bytes, dims)| Hidden::new(bytes, *dims)),
+            .map(|(bytes, dims)| Spread::new(bytes.as_ref(), *dims)),
     };
     work(&Call {
         shape: settings.shape,
-        scale: settings.scale as f32,
+        plan: &cpu::plan(settings),
         sights: &sights,
+        scale: settings.scale as f32,
+        softcap: settings.softcap.map(|cap| cap as f32),
+        alibi: settings.alibi.as_deref(),
+        bias: bias
+            .as_ref()
+            .map(|(numbers, dims)| Spread::new(numbers.as_ref(), *dims)),
+        dropout: settings.dropout,
         query: &B::numbers(query),
         key: &B::numbers(key),
         value: &B::numbers(value),
@@ -101,20 +123,20 @@ macro_rules! compute_on_the_host {
                 key: FloatTensor<Self>,
                 value: FloatTensor<Self>,
                 hidden: MoreHidden<Self>,
+                bias: Bias<Self>,
                 settings: TiledSettings,
             ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-                forward::<Self>(query, key, value, hidden, &settings)
+                forward::<Self>(query, key, value, hidden, bias, &settings)
             }
         }
 
         impl crate::tiled::ops::TiledBackward for $backend {
             fn tiled_backward(
                 saved: Saved<Self>,
-                d_context: FloatTensor<Self>,
-                d_log_sum_exp: Option<FloatTensor<Self>>,
+                arrived: Arrived<Self>,
                 settings: &TiledSettings,
             ) -> InputGradients<Self> {
-                backward::<Self>(saved, d_context, d_log_sum_exp, settings)
+                backward::<Self>(saved, arrived, settings)
             }
         }
     };

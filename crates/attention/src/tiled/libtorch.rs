@@ -12,7 +12,9 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{LibTorch, TensorData};
 
 use super::host::{self, Host};
-use super::ops::{InputGradients, MoreHidden, Saved, TiledBackward, TiledForward, TiledSettings};
+use super::ops::{
+    Arrived, Bias, InputGradients, MoreHidden, Saved, TiledBackward, TiledForward, TiledSettings,
+};
 use super::portable;
 
 /// Whether a tensor's numbers lie in the host's memory.
@@ -26,12 +28,13 @@ impl TiledForward for LibTorch {
         key: FloatTensor<Self>,
         value: FloatTensor<Self>,
         hidden: MoreHidden<Self>,
+        bias: Bias<Self>,
         settings: TiledSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         if is_on_host(&query) {
-            host::forward::<Self>(query, key, value, hidden, &settings)
+            host::forward::<Self>(query, key, value, hidden, bias, &settings)
         } else {
-            portable::forward::<Self>(query, key, value, hidden, &settings)
+            portable::forward::<Self>(query, key, value, hidden, bias, &settings)
         }
     }
 }
@@ -39,14 +42,13 @@ impl TiledForward for LibTorch {
 impl TiledBackward for LibTorch {
     fn tiled_backward(
         saved: Saved<Self>,
-        d_context: FloatTensor<Self>,
-        d_log_sum_exp: Option<FloatTensor<Self>>,
+        arrived: Arrived<Self>,
         settings: &TiledSettings,
     ) -> InputGradients<Self> {
         if is_on_host(&saved.query) {
-            host::backward::<Self>(saved, d_context, d_log_sum_exp, settings)
+            host::backward::<Self>(saved, arrived, settings)
         } else {
-            portable::backward::<Self>(saved, d_context, d_log_sum_exp, settings)
+            portable::backward::<Self>(saved, arrived, settings)
         }
     }
 }

@@ -5,6 +5,8 @@
 //! context = softmax(scale · query · keyᵀ) · value    over the keys a query may see
 //! ```
 //!
+//! with what [`AttentionOptions`] say in between.
+//!
 //! Scores are computed a tile at a time and forgotten; a running softmax joins the
 //! tiles. The backward pass computes each tile again from one number kept for each
 //! query, the log-sum-exp of its scores. Tiles that a [pattern](crate::Pattern)
@@ -29,10 +31,14 @@ mod host;
 #[cfg(feature = "tch")]
 #[allow(deprecated)] // Burn 0.22 is the last to carry LibTorch; we carry it.
 mod libtorch;
+mod merge;
 #[allow(deprecated)] // as above, and NdArray
 mod ops;
 mod portable;
-pub(crate) mod sight;
+#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+mod sight;
+#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+mod spread;
 
 use std::sync::Arc;
 
@@ -41,7 +47,8 @@ use burn::backend::BackendTensor;
 use burn::backend::{Dispatch, DispatchTensorKind};
 use burn::tensor::{Bool, Tensor};
 
-use self::ops::{MoreHidden, TiledForward, TiledSettings};
+pub use self::merge::merge;
+use self::ops::{Bias, MoreHidden, TiledForward, TiledSettings};
 use crate::precision::{check, narrow, widen};
 use crate::{AttentionOptions, AttentionShape};
 
@@ -103,10 +110,16 @@ pub fn flash_with_log_sum_exp(
         Some(hidden) => MoreHidden::Where(hidden.into_dispatch()),
         None => MoreHidden::Nothing,
     };
-    let (context, log_sum_exp) = if body(&query.kind) == RECORDED {
-        portable::forward::<Dispatch>(query, key, value, hidden, &settings)
+    let bias: Bias<Dispatch> = match &options.bias {
+        Some(bias) => Bias::Added(widen(bias.clone()).dequantize().into_dispatch()),
+        None => Bias::Nothing,
+    };
+    let body = body(&query.kind);
+    log::trace!("flash attention by {body}: {:?}", settings.shape);
+    let (context, log_sum_exp) = if body == RECORDED {
+        portable::forward::<Dispatch>(query, key, value, hidden, bias, &settings)
     } else {
-        <Dispatch as TiledForward>::tiled_forward(query, key, value, hidden, settings)
+        <Dispatch as TiledForward>::tiled_forward(query, key, value, hidden, bias, settings)
     };
     Flashed {
         context: narrow(Tensor::from_dispatch(context), stored),
@@ -116,7 +129,8 @@ pub fn flash_with_log_sum_exp(
 
 /// What computes [`flash`] on the device of a tensor: `cpu-avx512`, `cpu-avx2`,
 /// `cpu-portable`, `tiles` (tile loops over the backend's operations) or `recorded`
-/// (the same, recorded by autodiff: no feature of the backend's name).
+/// (the same, recorded by autodiff: no feature of the backend's name). What ran is also
+/// logged, at the level `trace`.
 pub fn which_body(query: &Tensor<4>) -> &'static str {
     body(&query.clone().into_dispatch().kind)
 }
@@ -131,11 +145,16 @@ fn settle(
     let op = "flash attention";
     let shape = AttentionShape::of(op, query, key, value);
     check(op, [query.dtype(), key.dtype(), value.dtype()]);
+    options.check(op, &shape);
     let (rule, hidden) = options.pattern.split(op, &shape, &query.device());
     let settings = TiledSettings {
         shape,
-        scale: options.scale.unwrap_or(shape.default_scale()),
         rule: Arc::new(rule),
+        scale: options.scale.unwrap_or(shape.default_scale()),
+        softcap: options.softcap,
+        alibi: options.alibi.as_deref().map(Arc::from),
+        // Nothing is dropped: then nothing needs to be drawn.
+        dropout: options.dropout.filter(|dropout| dropout.probability > 0.0),
     };
     (settings, hidden)
 }

@@ -9,15 +9,19 @@ use burn::backend::tensor::{BoolTensor, FloatTensor};
 use burn::backend::{Backend, ExtensionType, backend_extension};
 
 use super::portable;
-use super::sight::Rule;
-use crate::AttentionShape;
+use crate::pattern::rule::Rule;
+use crate::{AttentionShape, Dropout};
 
 /// What the op is told besides its tensors.
 #[derive(Debug, Clone)]
 pub(crate) struct TiledSettings {
     pub(crate) shape: AttentionShape,
-    pub(crate) scale: f64,
     pub(crate) rule: Arc<Rule>,
+    pub(crate) scale: f64,
+    pub(crate) softcap: Option<f64>,
+    /// A slope for each query head.
+    pub(crate) alibi: Option<Arc<[f32]>>,
+    pub(crate) dropout: Option<Dropout>,
 }
 
 /// A mask beyond what the settings say, if there is one.
@@ -29,9 +33,27 @@ pub(crate) enum MoreHidden<B: Backend> {
     Where(BoolTensor<B>),
 }
 
+/// What is added to the scores, if anything.
+#[derive(Debug, Clone, ExtensionType)]
+pub(crate) enum Bias<B: Backend> {
+    /// Nothing is.
+    Nothing,
+    /// `[batch, heads, seq_q, seq_k]`, any of them 1 to stand for all.
+    Added(FloatTensor<B>),
+}
+
+impl<B: Backend> Bias<B> {
+    pub(crate) fn as_ref(&self) -> Option<&FloatTensor<B>> {
+        match self {
+            Self::Nothing => None,
+            Self::Added(bias) => Some(bias),
+        }
+    }
+}
+
 /// Tiled attention forward.
 ///
-/// Query, key and value are `f32`, shaped as the settings say.
+/// Query, key, value and bias are `f32`, shaped as the settings say.
 #[backend_extension(
     Autodiff,
     Flex: cfg(feature = "flex"),
@@ -47,9 +69,10 @@ pub(crate) trait TiledForward: Backend {
         key: FloatTensor<Self>,
         value: FloatTensor<Self>,
         #[extension_type] hidden: MoreHidden<Self>,
+        #[extension_type] bias: Bias<Self>,
         settings: TiledSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        portable::forward::<Self>(query, key, value, hidden, &settings)
+        portable::forward::<Self>(query, key, value, hidden, bias, &settings)
     }
 }
 
@@ -60,29 +83,40 @@ pub(crate) struct Saved<B: Backend> {
     pub(crate) key: FloatTensor<B>,
     pub(crate) value: FloatTensor<B>,
     pub(crate) hidden: MoreHidden<B>,
+    pub(crate) bias: Bias<B>,
     pub(crate) context: FloatTensor<B>,
     pub(crate) log_sum_exp: FloatTensor<B>,
 }
 
-/// The gradients by query, key and value.
+/// What arrives at the results of the forward pass, and what is asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Arrived<B: Backend> {
+    /// The gradient by the context.
+    pub(crate) d_context: FloatTensor<B>,
+    /// The gradient by the log-sum-exp, if that was used.
+    pub(crate) d_log_sum_exp: Option<FloatTensor<B>>,
+    /// Whether the gradient by the bias is wanted.
+    pub(crate) wants_bias: bool,
+}
+
+/// The gradients by query, key and value, and by the bias if that was wanted.
 #[derive(Debug, Clone)]
 pub(crate) struct InputGradients<B: Backend> {
     pub(crate) query: FloatTensor<B>,
     pub(crate) key: FloatTensor<B>,
     pub(crate) value: FloatTensor<B>,
+    pub(crate) bias: Option<FloatTensor<B>>,
 }
 
 /// Tiled attention backward. Only autodiff calls it, on the backend inside.
 pub(crate) trait TiledBackward: Backend {
-    /// The gradients, from those that arrive at the context and, if it was used,
-    /// at the log-sum-exp.
+    /// The gradients, from those that arrive.
     fn tiled_backward(
         saved: Saved<Self>,
-        d_context: FloatTensor<Self>,
-        d_log_sum_exp: Option<FloatTensor<Self>>,
+        arrived: Arrived<Self>,
         settings: &TiledSettings,
     ) -> InputGradients<Self> {
-        portable::backward::<Self>(saved, d_context, d_log_sum_exp, settings)
+        portable::backward::<Self>(saved, arrived, settings)
     }
 }
 

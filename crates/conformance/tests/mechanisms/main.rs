@@ -1,7 +1,9 @@
 //! Every mechanism on every problem of the catalogue, on the device that
 //! `ZOO_BACKEND` names (default: flex). A device that cannot be opened fails the run.
 
+mod drawn;
 mod misuses;
+mod numbers_that_are_none;
 mod promises;
 mod tiled;
 
@@ -76,6 +78,8 @@ fn trials(opened: &Opened) -> Vec<Trial> {
         }
         trials.extend(promises::trials(mechanism, device));
         trials.extend(misuses::trials(mechanism, device));
+        trials.extend(numbers_that_are_none::trials(mechanism, device));
+        trials.push(drawn::trial(mechanism, device));
     }
     trials.extend(tiled::trials(device));
     for problem in catalogue() {

@@ -2,7 +2,7 @@
 
 use burn::tensor::{Bool, Device, Tensor};
 use libtest_mimic::{Failed, Trial};
-use zoo_attention::{AttentionOptions, Mechanism, Pattern, attend};
+use zoo_attention::{AttentionOptions, Dropout, Mechanism, Pattern, attend};
 
 /// A name, the call, and what it says after the mechanism's name.
 type Misuse = (&'static str, fn(Mechanism, &Device), &'static str);
@@ -126,7 +126,131 @@ const MISUSES: &[Misuse] = &[
         "a dense mask must be [batch = 2, heads = 4, seq_q = 3, seq_k = 5], \
          or 1 in place of any, got [1, 1, 1, 2]",
     ),
+    (
+        "no-queries",
+        |mechanism, device| {
+            misuse(
+                mechanism,
+                device,
+                [2, 4, 0, 8],
+                [2, 4, 5, 8],
+                [2, 4, 5, 8],
+                Pattern::Full,
+            );
+        },
+        "no size may be zero, got query [2, 4, 0, 8], key [2, 4, 5, 8], value [2, 4, 5, 8]",
+    ),
+    (
+        "blocks-without-a-size",
+        |mechanism, device| with_pattern(mechanism, device, Pattern::Block { size: 0 }),
+        "the blocks of a pattern must have a size, got 0",
+    ),
+    (
+        "too-few-blocks",
+        |mechanism, device| {
+            let blocks = Pattern::Blocks {
+                size: 2,
+                seen: vec![vec![0]],
+            };
+            with_pattern(mechanism, device, blocks);
+        },
+        "a pattern of blocks of 2 must say what each of the 3 blocks of seq_k = 5 sees, got 1",
+    ),
+    (
+        "a-block-that-is-not-there",
+        |mechanism, device| {
+            let blocks = Pattern::Blocks {
+                size: 3,
+                seen: vec![vec![0], vec![2]],
+            };
+            with_pattern(mechanism, device, blocks);
+        },
+        "a block must be one of the 2, got 2",
+    ),
+    (
+        "a-stride-of-zero",
+        |mechanism, device| with_pattern(mechanism, device, Pattern::Strided { stride: 0 }),
+        "a stride must be at least 1, got 0",
+    ),
+    (
+        "a-global-place-beyond-the-keys",
+        |mechanism, device| with_pattern(mechanism, device, Pattern::Global(vec![1, 5])),
+        "a global place must be below seq_k = 5, got 5",
+    ),
+    (
+        "documents-of-too-few-examples",
+        |mechanism, device| with_pattern(mechanism, device, Pattern::documents([[0; 5]])),
+        "document ids must be given for each of the 2 examples, got 1",
+    ),
+    (
+        "too-few-document-ids",
+        |mechanism, device| with_pattern(mechanism, device, Pattern::documents([[0; 4], [0; 4]])),
+        "a document id must be given for each of seq_k = 5 keys, got 4",
+    ),
+    (
+        "a-dropout-of-one",
+        |mechanism, device| {
+            let options = AttentionOptions::new().with_dropout(Dropout::new(1.0, 0));
+            with_options(mechanism, device, &options);
+        },
+        "a dropout must be at least 0 and below 1, got 1",
+    ),
+    (
+        "a-dropout-that-is-no-number",
+        |mechanism, device| {
+            let options = AttentionOptions::new().with_dropout(Dropout::new(f64::NAN, 0));
+            with_options(mechanism, device, &options);
+        },
+        "a dropout must be at least 0 and below 1, got NaN",
+    ),
+    (
+        "a-softcap-of-zero",
+        |mechanism, device| {
+            with_options(
+                mechanism,
+                device,
+                &AttentionOptions::new().with_softcap(0.0),
+            );
+        },
+        "a softcap must be a finite number above 0, got 0",
+    ),
+    (
+        "an-infinite-scale",
+        |mechanism, device| {
+            let options = AttentionOptions::new().with_scale(f64::INFINITY);
+            with_options(mechanism, device, &options);
+        },
+        "a scale must be a finite number, got inf",
+    ),
+    (
+        "too-few-slopes",
+        |mechanism, device| {
+            let options = AttentionOptions::new().with_alibi([0.5; 3]);
+            with_options(mechanism, device, &options);
+        },
+        "an ALiBi slope must be given for each of the 4 heads, got 3",
+    ),
+    (
+        "a-bias-of-another-shape",
+        |mechanism, device| {
+            let bias = Tensor::zeros([2, 4, 3, 4], device);
+            with_options(mechanism, device, &AttentionOptions::new().with_bias(bias));
+        },
+        "a bias must be [batch = 2, heads = 4, seq_q = 3, seq_k = 5], \
+         or 1 in place of any, got [2, 4, 3, 4]",
+    ),
 ];
+
+fn with_pattern(mechanism: Mechanism, device: &Device, pattern: Pattern) {
+    let options = AttentionOptions::new().with_pattern(pattern);
+    with_options(mechanism, device, &options);
+}
+
+fn with_options(mechanism: Mechanism, device: &Device, options: &AttentionOptions) {
+    let zeros = |shape: [usize; 4]| Tensor::<4>::zeros(shape, device);
+    let [query, key, value] = [[2, 4, 3, 8], [2, 4, 5, 8], [2, 4, 5, 8]].map(zeros);
+    attend(mechanism, query, key, value, options);
+}
 
 fn misuse(
     mechanism: Mechanism,

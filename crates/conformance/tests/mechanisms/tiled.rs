@@ -1,10 +1,12 @@
 //! What `flash` alone promises: a body of its own on every backend, and a gradient
 //! through the log-sum-exp.
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Bool, Device, Tensor, TensorData};
 use libtest_mimic::{Failed, Trial};
-use zoo_attention::{flash_with_log_sum_exp, which_body};
-use zoo_conformance::{Tensors, numbers};
+use zoo_attention::{
+    AttentionOptions, Mechanism, Pattern, flash_with_log_sum_exp, merge, which_body,
+};
+use zoo_conformance::{Tensors, all_queries, judge_gradients, numbers};
 use zoo_testkit::{Precision, find, solve};
 
 type Test = fn(&Device) -> Result<(), Failed>;
@@ -39,6 +41,59 @@ const TESTS: &[(&str, Test)] = &[
                 &numbers(got.log_sum_exp),
                 &answer.log_sum_exp,
             )?;
+        }
+        Ok(())
+    }),
+    ("parts-merge-into-the-whole", |device| {
+        let device = device.clone().autodiff();
+        let problem = find("causal-and-lengths").expect("a problem of the catalogue");
+        let whole = Tensors::new(&problem, &problem.inputs(), &device).require_grad();
+        let (context, gradients) = whole.train(Mechanism::Flash);
+
+        // Even keys and odd keys, of which one example has too few for some queries.
+        let parted = Tensors::new(&problem, &problem.inputs(), &device).require_grad();
+        let parts = [0, 1].map(|odd| {
+            let hidden: Vec<bool> = (0..problem.seq_k).map(|j| j % 2 != odd).collect();
+            let hidden = TensorData::new(hidden, [1, 1, 1, problem.seq_k]);
+            let hidden = Pattern::Dense(Tensor::<4, Bool>::from_data(hidden, &device));
+            let options =
+                AttentionOptions::new().with_pattern(parted.options.pattern.clone().and(hidden));
+            flash_with_log_sum_exp(
+                parted.query.clone(),
+                parted.key.clone(),
+                parted.value.clone(),
+                &options,
+            )
+        });
+        let merged = merge(&parts);
+        let got = (merged.context.clone() * parted.upstream.clone())
+            .sum()
+            .backward();
+        let tolerance = Precision::F32.backward(0.0);
+        let exact = |tensor: Tensor<4>| {
+            numbers(tensor)
+                .into_iter()
+                .map(f64::from)
+                .collect::<Vec<_>>()
+        };
+        tolerance.check("context", &numbers(merged.context), &exact(context))?;
+        for (name, parted, whole) in [
+            ("d_query", &parted.query, &whole.query),
+            ("d_key", &parted.key, &whole.key),
+            ("d_value", &parted.value, &whole.value),
+        ] {
+            let got = parted.grad(&got).ok_or("a gradient is missing")?;
+            let want = whole.grad(&gradients).ok_or("a gradient is missing")?;
+            tolerance.check(name, &numbers(got), &exact(want))?;
+        }
+        Ok(())
+    }),
+    ("gradients-flow-with-checkpointing", |device| {
+        let device = device.clone().autodiff().gradient_checkpointing();
+        for name in ["everything", "bias-of-keys", "bert-base"] {
+            let problem = find(name).expect("a problem of the catalogue");
+            let tensors = Tensors::new(&problem, &problem.inputs(), &device);
+            judge_gradients(Mechanism::Flash, &problem, tensors, &all_queries(&problem))?;
         }
         Ok(())
     }),

@@ -2,15 +2,15 @@
 
 use std::ops::Range;
 
-use super::kernel::{Into, KEYS, QUERIES, Scalars, matmul, softmax_backward};
+use super::kernel::{Into, KEYS, QUERIES, Scalars, matmul, multiply, softmax_backward};
+use super::score::{Tile, finish_scores, write_factors};
 use super::scratch::Scratch;
 use super::simd::Simd;
-use super::{Call, Out, Upstream, add, conceal, tiles, turn};
+use super::{Call, Out, Upstream, add, turn};
 use crate::AttentionShape;
-use crate::tiled::sight::Sight;
 
-/// Some queries of the heads that share a key and value head, backward. `queries`
-/// counts over all these heads.
+/// Some tiles of queries of the heads that share a key and value head, backward.
+/// `rows` counts tiles over all these heads.
 ///
 /// # Safety
 ///
@@ -20,7 +20,7 @@ pub(super) unsafe fn backward_part<S: Simd>(
     call: &Call<'_>,
     upstream: &Upstream<'_>,
     kv_head: usize,
-    queries: Range<usize>,
+    rows: Range<usize>,
     out: Out<'_>,
 ) {
     let AttentionShape {
@@ -33,8 +33,6 @@ pub(super) unsafe fn backward_part<S: Simd>(
     } = call.shape;
     let group = call.shape.group();
     let example = kv_head / kv_heads;
-    let key = &call.key[kv_head * seq_k * d_head..][..seq_k * d_head];
-    let value = &call.value[kv_head * seq_k * d_value..][..seq_k * d_value];
     // Rows as wide as registers: gradients are added to a copy where they are not.
     let (wide_head, wide_value) = (
         d_head.next_multiple_of(S::LANES),
@@ -45,31 +43,20 @@ pub(super) unsafe fn backward_part<S: Simd>(
 
     let sizes = [
         d_head * QUERIES,
-        d_value * QUERIES,
-        KEYS * QUERIES,
-        KEYS * QUERIES,
-        d_head * QUERIES,
-        QUERIES,
-        QUERIES,
         room(padded[0], QUERIES, wide_head),
         room(padded[1], QUERIES, wide_value),
         room(padded[0], seq_k, wide_head),
         room(padded[1], seq_k, wide_value),
     ];
-    let mut scratch = Scratch::take();
+    let (mut scratch, mut tile_scratch) = (Scratch::take(), Scratch::take());
     let [
-        turned,
-        d_turned,
-        scores,
-        d_scores,
         d_query_turned,
-        lse,
-        mean,
         wide_queries,
         wide_d_context,
         wide_d_key,
         wide_d_value,
     ] = scratch.split(sizes);
+    let mut room = TileRoom::new(call, &mut tile_scratch);
     wide_d_key.fill(0.0);
     wide_d_value.fill(0.0);
     let d_key = if padded[0] {
@@ -83,120 +70,73 @@ pub(super) unsafe fn backward_part<S: Simd>(
         out.d_value.as_mut_ptr()
     };
 
-    let mut first = queries.start;
-    while first < queries.end {
-        // A tile never reaches over from one head into the next.
-        let own = kv_head % kv_heads * group + first / seq_q;
-        let in_head = first % seq_q;
-        let count = QUERIES.min(seq_q - in_head).min(queries.end - first);
-        let tile = in_head..in_head + count;
-        let row = kv_head * group * seq_q + first;
-
-        let query = &call.query[row * d_head..][..count * d_head];
-        let d_context = &upstream.d_context[row * d_value..][..count * d_value];
-        let context = &upstream.context[row * d_value..][..count * d_value];
-        turn(query, d_head, call.scale * std::f32::consts::LOG2_E, turned);
-        turn(d_context, d_value, 1.0, d_turned);
-        lse.fill(f32::INFINITY);
-        mean.fill(0.0);
-        for i in 0..count {
-            let sum = upstream.log_sum_exp[row + i] * std::f32::consts::LOG2_E;
-            // A query that sees nothing weighs nothing: 2^(s - infinity).
-            lse[i] = if sum == f32::NEG_INFINITY {
-                f32::INFINITY
-            } else {
-                sum
-            };
-            let range = i * d_value..(i + 1) * d_value;
-            // In the order of the matmul that it is taken off from: where a query
-            // sees one key alone, the difference is then zero and not a rounding.
-            let products = context[range.clone()].iter().zip(&d_context[range]);
-            let product = products.fold(0.0, |sum, (o, d)| S::fma_one(*o, *d, sum));
-            let d_lse = upstream.d_log_sum_exp.map_or(0.0, |d_lse| d_lse[row + i]);
-            mean[i] = product - d_lse;
-        }
+    let rows_of_head = call.plan.rows();
+    let mut written = 0;
+    for row in rows {
+        let own = kv_head % kv_heads * group + row / rows_of_head;
+        let row = row % rows_of_head;
+        let queries = call.plan.queries(row);
+        let count = queries.len();
+        let first = (example * call.shape.heads + own) * seq_q + queries.start;
+        let query = &call.query[first * d_head..][..count * d_head];
+        let d_context = &upstream.d_context[first * d_value..][..count * d_value];
+        room.take_queries::<S>(call, upstream, first, count);
         let query_rows = widen(query, d_head, wide_queries, wide_head);
         let d_context_rows = widen(d_context, d_value, wide_d_context, wide_value);
         d_query_turned.fill(0.0);
 
-        for keys in tiles(seq_k, KEYS) {
-            let sight = call.sights.tile([example, own], tile.clone(), keys.clone());
-            if sight == Sight::Nothing {
-                continue;
-            }
-            let seen = keys.len();
+        for (keys, is_whole) in call.plan.tiles(example, row) {
+            let tile = Tile {
+                example,
+                head: own,
+                queries: queries.clone(),
+                keys,
+                is_whole,
+            };
+            let (seen, first_key) = (tile.keys.len(), tile.keys.start);
             // SAFETY: the caller enabled the instructions; sizes are those above.
             unsafe {
-                let key = key.as_ptr().add(keys.start * d_head);
-                let value = value.as_ptr().add(keys.start * d_value);
-                let by_key = |start, row_stride| Scalars {
-                    start,
-                    row_stride,
-                    column_stride: 1,
-                };
-                matmul::<S>(
-                    [seen, d_head, QUERIES],
-                    by_key(key, d_head),
-                    (turned.as_ptr(), QUERIES),
-                    (scores.as_mut_ptr(), QUERIES),
-                    Into::Fresh,
-                );
-                if sight == Sight::Part {
-                    conceal::<S>(call.sights, [example, own], &tile, &keys, scores);
-                }
-                matmul::<S>(
-                    [seen, d_value, QUERIES],
-                    by_key(value, d_value),
-                    (d_turned.as_ptr(), QUERIES),
-                    (d_scores.as_mut_ptr(), QUERIES),
-                    Into::Fresh,
-                );
-                softmax_backward::<S>(
-                    seen,
-                    scores.as_mut_ptr(),
-                    d_scores.as_mut_ptr(),
-                    lse.as_ptr(),
-                    mean.as_ptr(),
-                    call.scale,
-                );
+                room.take_keys::<S>(call, &tile, Wanted::DProducts);
                 // dV += P · dO, dK += dS · Q, over the queries of the tile.
                 matmul::<S>(
                     [seen, count, wide_value],
-                    by_key(scores.as_ptr(), QUERIES),
+                    by_key(room.weights.as_ptr(), QUERIES),
                     (d_context_rows, wide_value),
-                    (d_value_sum.add(keys.start * wide_value), wide_value),
+                    (d_value_sum.add(first_key * wide_value), wide_value),
                     Into::Sum,
                 );
                 matmul::<S>(
                     [seen, count, wide_head],
-                    by_key(d_scores.as_ptr(), QUERIES),
+                    by_key(room.d_scores.as_ptr(), QUERIES),
                     (query_rows, wide_head),
-                    (d_key.add(keys.start * wide_head), wide_head),
+                    (d_key.add(first_key * wide_head), wide_head),
                     Into::Sum,
                 );
                 // dQ += dSᵀ · K, turned like the queries.
                 let columns = Scalars {
-                    start: key,
+                    start: call
+                        .key
+                        .as_ptr()
+                        .add((kv_head * seq_k + first_key) * d_head),
                     row_stride: 1,
                     column_stride: d_head,
                 };
                 matmul::<S>(
                     [d_head, seen, QUERIES],
                     columns,
-                    (d_scores.as_ptr(), QUERIES),
+                    (room.d_scores.as_ptr(), QUERIES),
                     (d_query_turned.as_mut_ptr(), QUERIES),
                     Into::Sum,
                 );
             }
         }
-        let start = (first - queries.start) * d_head;
-        let d_query = &mut out.d_query[start..][..count * d_head];
+        let d_query = &mut out.d_query[written * d_head..][..count * d_head];
         for (i, row) in d_query.chunks_exact_mut(d_head).enumerate() {
             for (x, into) in row.iter_mut().enumerate() {
                 *into = d_query_turned[x * QUERIES + i];
             }
         }
-        first += count;
+        written += count;
     }
 
     if padded[0] {
@@ -204,6 +144,226 @@ pub(super) unsafe fn backward_part<S: Simd>(
     }
     if padded[1] {
         narrow(wide_d_value, wide_value, out.d_value, d_value);
+    }
+}
+
+/// What one tile of queries of one head adds to the gradient by the bias. `d_bias`
+/// has a row for each of them, or one for all if `strides[0]` is zero; likewise keys.
+///
+/// # Safety
+///
+/// The instructions of `S` are enabled.
+#[inline(always)]
+pub(super) unsafe fn backward_of_bias_tile<S: Simd>(
+    call: &Call<'_>,
+    upstream: &Upstream<'_>,
+    [example, head]: [usize; 2],
+    row: usize,
+    strides: [usize; 2],
+    d_bias: &mut [f32],
+) {
+    let queries = call.plan.queries(row);
+    let first = (example * call.shape.heads + head) * call.shape.seq_q + queries.start;
+    let mut scratch = Scratch::take();
+    let mut room = TileRoom::new(call, &mut scratch);
+    room.take_queries::<S>(call, upstream, first, queries.len());
+    for (keys, is_whole) in call.plan.tiles(example, row) {
+        let tile = Tile {
+            example,
+            head,
+            queries: queries.clone(),
+            keys,
+            is_whole,
+        };
+        // SAFETY: the caller enabled the instructions.
+        unsafe { room.take_keys::<S>(call, &tile, Wanted::DScores) };
+        for (column, key) in room.d_scores.chunks_exact(QUERIES).zip(tile.keys) {
+            for (query, d_score) in column[..queries.len()].iter().enumerate() {
+                d_bias[query * strides[0] + key * strides[1]] += d_score;
+            }
+        }
+    }
+}
+
+/// Which gradient of a tile is wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// By the scores, where a bias was added.
+    DScores,
+    /// By the products of query and key, times the scale.
+    DProducts,
+}
+
+/// Room for one tile on its way back, with what was read of its queries.
+struct TileRoom<'a> {
+    turned: &'a mut [f32],
+    d_turned: &'a mut [f32],
+    weights: &'a mut [f32],
+    d_scores: &'a mut [f32],
+    log_sum_exp: &'a mut [f32],
+    mean: &'a mut [f32],
+    factors: &'a mut [f32],
+    slope: &'a mut [f32],
+}
+
+impl<'a> TileRoom<'a> {
+    fn new(call: &Call<'_>, scratch: &'a mut Scratch) -> Self {
+        let if_any = |is_there: bool| if is_there { KEYS * QUERIES } else { 0 };
+        let [
+            turned,
+            d_turned,
+            weights,
+            d_scores,
+            log_sum_exp,
+            mean,
+            factors,
+            slope,
+        ] = scratch.split([
+            call.shape.d_head * QUERIES,
+            call.shape.d_value * QUERIES,
+            KEYS * QUERIES,
+            KEYS * QUERIES,
+            QUERIES,
+            QUERIES,
+            if_any(call.dropout.is_some()),
+            if_any(call.softcap.is_some()),
+        ]);
+        Self {
+            turned,
+            d_turned,
+            weights,
+            d_scores,
+            log_sum_exp,
+            mean,
+            factors,
+            slope,
+        }
+    }
+
+    /// Reads `count` queries from the `first` on, counted over all examples and heads.
+    #[inline(always)]
+    fn take_queries<S: Simd>(
+        &mut self,
+        call: &Call<'_>,
+        upstream: &Upstream<'_>,
+        first: usize,
+        count: usize,
+    ) {
+        let AttentionShape {
+            d_head, d_value, ..
+        } = call.shape;
+        let query = &call.query[first * d_head..][..count * d_head];
+        let d_context = &upstream.d_context[first * d_value..][..count * d_value];
+        let context = &upstream.context[first * d_value..][..count * d_value];
+        turn(
+            query,
+            d_head,
+            call.scale * std::f32::consts::LOG2_E,
+            self.turned,
+        );
+        turn(d_context, d_value, 1.0, self.d_turned);
+        self.log_sum_exp.fill(f32::INFINITY);
+        self.mean.fill(0.0);
+        for i in 0..count {
+            let sum = upstream.log_sum_exp[first + i] * std::f32::consts::LOG2_E;
+            // A query that sees nothing weighs nothing: 2^(s - infinity).
+            self.log_sum_exp[i] = if sum == f32::NEG_INFINITY {
+                f32::INFINITY
+            } else {
+                sum
+            };
+        }
+        // Several queries at once, or each sum would wait for its last addition. No
+        // closures: they would be compiled without the instructions of this function.
+        const AT_ONCE: usize = 8;
+        for (chunk, mean) in self.mean[..count].chunks_mut(AT_ONCE).enumerate() {
+            let place = chunk * AT_ONCE * d_value;
+            let (context, d_context) = (&context[place..], &d_context[place..]);
+            for x in 0..d_value {
+                // In the order of the matmul that it is taken off from: where a query
+                // sees one key alone, the difference is then zero and not a rounding.
+                for (i, mean) in mean.iter_mut().enumerate() {
+                    let at = i * d_value + x;
+                    *mean = S::fma_one(context[at], d_context[at], *mean);
+                }
+            }
+        }
+        if let Some(d_log_sum_exp) = upstream.d_log_sum_exp {
+            for (mean, d) in self.mean.iter_mut().zip(&d_log_sum_exp[first..][..count]) {
+                *mean -= d;
+            }
+        }
+    }
+
+    /// Computes the weights of a tile, as they met the values, and its gradient.
+    ///
+    /// # Safety
+    ///
+    /// The instructions of `S` are enabled; the queries of the tile were taken.
+    #[inline(always)]
+    unsafe fn take_keys<S: Simd>(&mut self, call: &Call<'_>, tile: &Tile, wanted: Wanted) {
+        let AttentionShape {
+            kv_heads,
+            seq_k,
+            d_head,
+            d_value,
+            ..
+        } = call.shape;
+        let kv_head = tile.example * kv_heads + tile.head / call.shape.group();
+        let (seen, first) = (tile.keys.len(), kv_head * seq_k + tile.keys.start);
+        let (scores, d_scores) = (self.weights.as_mut_ptr(), self.d_scores.as_mut_ptr());
+        // SAFETY: the caller enabled the instructions; sizes are those of `new`.
+        unsafe {
+            matmul::<S>(
+                [seen, d_head, QUERIES],
+                by_key(call.key.as_ptr().add(first * d_head), d_head),
+                (self.turned.as_ptr(), QUERIES),
+                (scores, QUERIES),
+                Into::Fresh,
+            );
+            if !(tile.is_whole && call.is_plain()) {
+                finish_scores::<S>(call, tile, self.weights, self.slope);
+            }
+            matmul::<S>(
+                [seen, d_value, QUERIES],
+                by_key(call.value.as_ptr().add(first * d_value), d_value),
+                (self.d_turned.as_ptr(), QUERIES),
+                (d_scores, QUERIES),
+                Into::Fresh,
+            );
+            if let Some(dropout) = &call.dropout {
+                write_factors(dropout, tile, self.factors);
+                multiply::<S>(seen, d_scores, self.factors.as_ptr());
+            }
+            let scale = match wanted {
+                Wanted::DScores => 1.0,
+                Wanted::DProducts => call.scale,
+            };
+            softmax_backward::<S>(
+                seen,
+                scores,
+                d_scores,
+                self.log_sum_exp.as_ptr(),
+                self.mean.as_ptr(),
+                scale,
+            );
+            if call.dropout.is_some() {
+                multiply::<S>(seen, scores, self.factors.as_ptr());
+            }
+            if call.softcap.is_some() && wanted == Wanted::DProducts {
+                multiply::<S>(seen, d_scores, self.slope.as_ptr());
+            }
+        }
+    }
+}
+
+/// A row of scalars for each key, `width` apart.
+#[inline(always)]
+fn by_key(start: *const f32, width: usize) -> Scalars {
+    Scalars {
+        start,
+        row_stride: width,
+        column_stride: 1,
     }
 }
 

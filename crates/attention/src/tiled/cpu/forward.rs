@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use super::kernel::{Into, KEYS, QUERIES, Scalars, matmul, online_softmax};
+use super::kernel::{Into, KEYS, QUERIES, Scalars, matmul, multiply, online_softmax};
+use super::score::{Tile, finish_scores, write_factors};
 use super::scratch::Scratch;
 use super::simd::Simd;
-use super::{Call, conceal, tiles, turn};
+use super::{Call, turn};
 use crate::AttentionShape;
-use crate::tiled::sight::Sight;
 
 /// One tile of queries, forward.
 ///
@@ -37,34 +37,37 @@ pub(super) unsafe fn forward_tile<S: Simd>(
     let value = &call.value[kv_head * seq_k * d_value..][..seq_k * d_value];
     let query = &call.query[(head * seq_q + queries.start) * d_head..][..queries.len() * d_head];
 
+    let of_dropout = if call.dropout.is_some() { KEYS } else { 0 };
     let sizes = [
         d_head * QUERIES,
         KEYS * QUERIES,
         d_value * QUERIES,
         QUERIES,
         QUERIES,
+        of_dropout * QUERIES,
     ];
     let mut scratch = Scratch::take();
-    let [turned, scores, sums, largest, sum] = scratch.split(sizes);
+    let [turned, scores, sums, largest, sum, factors] = scratch.split(sizes);
     turn(query, d_head, call.scale * std::f32::consts::LOG2_E, turned);
     sums.fill(0.0);
     // Below every score, and finite: nothing is ever infinity minus infinity.
     largest.fill(f32::MIN);
     sum.fill(0.0);
 
-    for keys in tiles(seq_k, KEYS) {
-        let sight = call
-            .sights
-            .tile([example, own], queries.clone(), keys.clone());
-        if sight == Sight::Nothing {
-            continue;
-        }
+    for (keys, is_whole) in call.plan.tiles(example, queries.start / QUERIES) {
         let count = keys.len();
+        let first = keys.start;
+        let tile = Tile {
+            example,
+            head: own,
+            queries: queries.clone(),
+            keys,
+            is_whole,
+        };
         // SAFETY: the caller enabled the instructions; sizes are those above.
         unsafe {
-            let at = key.as_ptr().add(keys.start * d_head);
             let rows = Scalars {
-                start: at,
+                start: key.as_ptr().add(first * d_head),
                 row_stride: d_head,
                 column_stride: 1,
             };
@@ -75,8 +78,8 @@ pub(super) unsafe fn forward_tile<S: Simd>(
                 (scores.as_mut_ptr(), QUERIES),
                 Into::Fresh,
             );
-            if sight == Sight::Part {
-                conceal::<S>(call.sights, [example, own], &queries, &keys, scores);
+            if !(is_whole && call.is_plain()) {
+                finish_scores::<S>(call, &tile, scores, &mut []);
             }
             online_softmax::<S>(
                 count,
@@ -86,8 +89,12 @@ pub(super) unsafe fn forward_tile<S: Simd>(
                 sums.as_mut_ptr(),
                 d_value,
             );
+            if let Some(dropout) = &call.dropout {
+                write_factors(dropout, &tile, factors);
+                multiply::<S>(count, scores.as_mut_ptr(), factors.as_ptr());
+            }
             let columns = Scalars {
-                start: value.as_ptr().add(keys.start * d_value),
+                start: value.as_ptr().add(first * d_value),
                 row_stride: 1,
                 column_stride: d_value,
             };

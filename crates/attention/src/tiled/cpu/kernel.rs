@@ -96,13 +96,6 @@ unsafe fn block<S: Simd, const R: usize, const W: usize>(
     // SAFETY: all places are within what the caller promised.
     unsafe {
         let mut sums = [[S::splat(0.0); W]; R];
-        if into == Into::Sum {
-            for (row, sums) in sums.iter_mut().enumerate() {
-                for (at, sum) in sums.iter_mut().enumerate() {
-                    *sum = S::load(c.add(row * c_stride + at * S::LANES));
-                }
-            }
-        }
         let mut scalars = a.start;
         for _ in 0..inner {
             let mut vectors = [S::splat(0.0); W];
@@ -119,8 +112,14 @@ unsafe fn block<S: Simd, const R: usize, const W: usize>(
             scalars = scalars.wrapping_add(a.column_stride);
         }
         for (row, sums) in sums.iter().enumerate() {
-            for (at, sum) in sums.iter().enumerate() {
-                S::store(c.add(row * c_stride + at * S::LANES), *sum);
+            for (at, &sum) in sums.iter().enumerate() {
+                let place = c.add(row * c_stride + at * S::LANES);
+                // Added as a whole: a sum of sums is rounded less often than a long one.
+                let sum = match into {
+                    Into::Fresh => sum,
+                    Into::Sum => S::add(S::load(place), sum),
+                };
+                S::store(place, sum);
             }
         }
     }
@@ -162,7 +161,7 @@ pub(super) unsafe fn online_softmax<S: Simd>(
             let shrink = S::exp2(S::sub(before, now));
             S::store(largest.add(lanes), now);
 
-            let mut total = [S::mul(shrink, S::load(sum.add(lanes))), S::splat(0.0)];
+            let mut total = [S::splat(0.0); 2];
             for key in 0..keys / 2 {
                 for (at, total) in total.iter_mut().enumerate() {
                     let place = scores.add((2 * key + at) * QUERIES);
@@ -177,10 +176,14 @@ pub(super) unsafe fn online_softmax<S: Simd>(
                 S::store(place, weight);
                 total[0] = S::add(total[0], weight);
             }
-            S::store(sum.add(lanes), S::add(total[0], total[1]));
+            let total = S::add(total[0], total[1]);
+            S::store(
+                sum.add(lanes),
+                S::fma(shrink, S::load(sum.add(lanes)), total),
+            );
 
             // Mostly the largest score was in an earlier tile.
-            if S::any_above(now, before) {
+            if S::above(now, before) != 0 {
                 for row in 0..d_value {
                     let place = context.add(row * QUERIES + lanes);
                     S::store(place, S::mul(shrink, S::load(place)));
@@ -221,6 +224,22 @@ pub(super) unsafe fn softmax_backward<S: Simd>(
                 let difference = S::sub(S::load(place), mean);
                 S::store(place, S::mul(S::mul(scale, weight), difference));
             }
+        }
+    }
+}
+
+/// Multiplies a tile by another, place by place.
+///
+/// # Safety
+///
+/// The instructions of `S` are enabled; both have `keys` rows of [`QUERIES`] numbers.
+#[inline(always)]
+pub(super) unsafe fn multiply<S: Simd>(keys: usize, tile: *mut f32, by: *const f32) {
+    // SAFETY: all places are within what the caller promised.
+    unsafe {
+        for at in (0..keys * QUERIES).step_by(S::LANES) {
+            let product = S::mul(S::load(tile.add(at)), S::load(by.add(at)));
+            S::store(tile.add(at), product);
         }
     }
 }

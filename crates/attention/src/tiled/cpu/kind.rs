@@ -2,13 +2,15 @@
 
 use std::ops::Range;
 
-use super::backward::backward_part;
+use super::backward::{backward_of_bias_tile, backward_part};
 use super::forward::forward_tile;
 use super::simd::Portable;
 use super::{Call, Out, Upstream};
 
 pub(super) type Forward = unsafe fn(&Call<'_>, usize, Range<usize>, &mut [f32], &mut [f32]);
 pub(super) type Backward = unsafe fn(&Call<'_>, &Upstream<'_>, usize, Range<usize>, Out<'_>);
+pub(super) type BackwardOfBias =
+    unsafe fn(&Call<'_>, &Upstream<'_>, [usize; 2], usize, [usize; 2], &mut [f32]);
 
 /// The instructions this processor has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +67,16 @@ impl Kind {
             Self::Portable => backward_part::<Portable>,
         }
     }
+
+    pub(super) fn backward_of_bias(self) -> BackwardOfBias {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => avx512::backward_of_bias,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => avx2::backward_of_bias,
+            Self::Portable => backward_of_bias_tile::<Portable>,
+        }
+    }
 }
 
 /// The kernels with the instructions of a kind enabled around them.
@@ -92,11 +104,26 @@ macro_rules! kernels {
                 call: &Call<'_>,
                 upstream: &Upstream<'_>,
                 kv_head: usize,
-                queries: Range<usize>,
+                rows: Range<usize>,
                 out: Out<'_>,
             ) {
                 // SAFETY: they are enabled here.
-                unsafe { backward_part::<$simd>(call, upstream, kv_head, queries, out) }
+                unsafe { backward_part::<$simd>(call, upstream, kv_head, rows, out) }
+            }
+
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn backward_of_bias(
+                call: &Call<'_>,
+                upstream: &Upstream<'_>,
+                head: [usize; 2],
+                row: usize,
+                strides: [usize; 2],
+                d_bias: &mut [f32],
+            ) {
+                // SAFETY: they are enabled here.
+                unsafe {
+                    backward_of_bias_tile::<$simd>(call, upstream, head, row, strides, d_bias);
+                }
             }
         }
     };

@@ -9,33 +9,67 @@ mod backward;
 mod forward;
 mod kernel;
 mod kind;
+mod score;
 mod scratch;
 mod simd;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use self::kernel::{QUERIES, hide};
+use self::kernel::{KEYS, QUERIES};
 pub(super) use self::kind::Kind;
-use self::simd::Simd;
+use super::ops::TiledSettings;
 use super::sight::Sights;
-use crate::AttentionShape;
+use super::spread::Spread;
+use crate::pattern::{Examples, TilePlan, kept};
+use crate::{AttentionShape, Dropout};
 
 /// What one call computes with.
 pub(super) struct Call<'a> {
     /// The sizes.
     pub(super) shape: AttentionShape,
-    /// What scores are multiplied by.
-    pub(super) scale: f32,
-    /// Who sees whom.
+    /// Which tiles anybody sees.
+    pub(super) plan: &'a TilePlan,
+    /// Who sees whom in them.
     pub(super) sights: &'a Sights<'a>,
+    /// What products are multiplied by.
+    pub(super) scale: f32,
+    /// What they are kept within.
+    pub(super) softcap: Option<f32>,
+    /// For each head, what scores lose with the distance.
+    pub(super) alibi: Option<&'a [f32]>,
+    /// What is added to scores.
+    pub(super) bias: Option<Spread<'a, f32>>,
+    /// Weights that are forgotten.
+    pub(super) dropout: Option<Dropout>,
     /// `[batch, heads, seq_q, d_head]`
     pub(super) query: &'a [f32],
     /// `[batch, kv_heads, seq_k, d_head]`
     pub(super) key: &'a [f32],
     /// `[batch, kv_heads, seq_k, d_value]`
     pub(super) value: &'a [f32],
+}
+
+impl Call<'_> {
+    /// Whether a tile that is seen as a whole has its products for scores.
+    fn is_plain(&self) -> bool {
+        self.softcap.is_none()
+            && self.alibi.is_none()
+            && self.bias.is_none()
+            && self.sights.hidden.is_none()
+    }
+}
+
+/// The tiles of a call.
+pub(super) fn plan(settings: &TiledSettings) -> Arc<TilePlan> {
+    kept(
+        &settings.rule,
+        &settings.shape,
+        [QUERIES, KEYS],
+        Examples::Each,
+    )
 }
 
 /// What the backward pass knows besides the call.
@@ -93,37 +127,45 @@ pub(super) fn backward(call: &Call<'_>, upstream: &Upstream<'_>) -> Gradients {
 
     // Queries of all heads that share a key and value head lie side by side.
     let of_kv_head = shape.group() * shape.seq_q;
-    let parts = parts(&shape);
+    let parts = parts(call);
     d_query
         .par_chunks_mut(of_kv_head * shape.d_head)
         .zip(d_key.par_chunks_mut(shape.seq_k * shape.d_head))
         .zip(d_value.par_chunks_mut(shape.seq_k * shape.d_value))
         .enumerate()
         .for_each(|(kv_head, ((d_query, d_key), d_value))| {
-            let rows = part_of_queries(&shape, parts);
-            let part =
-                |(part, d_query): (usize, &mut [f32]), d_key: &mut [f32], d_value: &mut [f32]| {
-                    let first = part * rows;
-                    let queries = first..first + d_query.len() / shape.d_head;
-                    let out = Out {
-                        d_query,
-                        d_key,
-                        d_value,
-                    };
-                    // SAFETY: `run` was chosen for this processor.
-                    unsafe { run(call, upstream, kv_head, queries, out) };
+            let run = |rows: Range<usize>, out: Out<'_>| {
+                // SAFETY: `run` was chosen for this processor.
+                unsafe { run(call, upstream, kv_head, rows, out) };
+            };
+            if let [rows] = parts.as_slice() {
+                let out = Out {
+                    d_query,
+                    d_key,
+                    d_value,
                 };
-            if parts == 1 {
-                part((0, d_query), d_key, d_value);
+                run(rows.clone(), out);
                 return;
             }
-            // Each part adds into its own copy; copies are added up at the end.
-            let copies: Vec<(Vec<f32>, Vec<f32>)> = d_query
-                .par_chunks_mut(rows * shape.d_head)
-                .enumerate()
-                .map(|numbered| {
+            // Each part adds into its own copy; copies are added up at the end, in order.
+            let mut rest = d_query;
+            let mut numbered = Vec::new();
+            for rows in &parts {
+                let queries: usize = rows.clone().map(|row| queries_in(call, row)).sum();
+                let (own, after) = rest.split_at_mut(queries * shape.d_head);
+                numbered.push((rows.clone(), own));
+                rest = after;
+            }
+            let copies: Vec<(Vec<f32>, Vec<f32>)> = numbered
+                .into_par_iter()
+                .map(|(rows, d_query)| {
                     let mut copy = (vec![0.0; d_key.len()], vec![0.0; d_value.len()]);
-                    part(numbered, &mut copy.0, &mut copy.1);
+                    let out = Out {
+                        d_query,
+                        d_key: &mut copy.0,
+                        d_value: &mut copy.1,
+                    };
+                    run(rows, out);
                     copy
                 })
                 .collect();
@@ -139,20 +181,73 @@ pub(super) fn backward(call: &Call<'_>, upstream: &Upstream<'_>) -> Gradients {
     }
 }
 
-/// Into how many parts the queries of a key and value head are split: none while
-/// there are two heads for each thread.
-fn parts(shape: &AttentionShape) -> usize {
-    let heads = shape.batch * shape.kv_heads;
-    let wanted = (2 * rayon::current_num_threads()).div_ceil(heads);
-    let most = (shape.group() * shape.seq_q).div_ceil(4 * QUERIES);
-    // One copy of a head's gradients for each: no more than threads can use.
-    wanted.clamp(1, most.max(1))
+/// The gradient by a bias of `dims`, which are those of the scores or 1.
+///
+/// A second pass over the tiles, because examples and heads that share a bias add to
+/// the same numbers, and those that share keys and values do in the first one.
+pub(super) fn backward_of_bias(
+    call: &Call<'_>,
+    upstream: &Upstream<'_>,
+    dims: [usize; 4],
+) -> Vec<f32> {
+    let shape = call.shape;
+    let [batch, heads, seq_q, seq_k] = dims;
+    let strides = [if seq_q > 1 { seq_k } else { 0 }, usize::from(seq_k > 1)];
+    let run = Kind::here().backward_of_bias();
+    let run = |head: [usize; 2], row: usize, d_bias: &mut [f32]| {
+        // SAFETY: `run` was chosen for this processor.
+        unsafe { run(call, upstream, head, row, strides, d_bias) };
+    };
+    let mut d_bias = vec![0.0; dims.iter().product()];
+    d_bias
+        .par_chunks_mut(seq_q * seq_k)
+        .enumerate()
+        .for_each(|(at, d_bias)| {
+            // All that share this part of the bias.
+            let examples = (0..shape.batch).filter(|b| batch == 1 || *b == at / heads);
+            let sharing: Vec<[usize; 2]> = examples
+                .flat_map(|example| {
+                    let own = (0..shape.heads).filter(|h| heads == 1 || *h == at % heads);
+                    own.map(move |head| [example, head])
+                })
+                .collect();
+            if seq_q == shape.seq_q {
+                d_bias
+                    .par_chunks_mut(QUERIES * seq_k)
+                    .enumerate()
+                    .for_each(|(row, d_bias)| {
+                        sharing.iter().for_each(|head| run(*head, row, d_bias));
+                    });
+            } else {
+                let rows: Vec<Vec<f32>> = sharing
+                    .par_iter()
+                    .map(|head| {
+                        let mut d_bias = vec![0.0; seq_k];
+                        (0..call.plan.rows()).for_each(|row| run(*head, row, &mut d_bias));
+                        d_bias
+                    })
+                    .collect();
+                rows.iter().for_each(|row| add(d_bias, row));
+            }
+        });
+    d_bias
 }
 
-/// Queries in each part, whole tiles of them.
-fn part_of_queries(shape: &AttentionShape, parts: usize) -> usize {
-    let all = shape.group() * shape.seq_q;
-    all.div_ceil(parts).next_multiple_of(QUERIES)
+/// The rows of tiles of a key and value head, in parts to be computed side by side:
+/// one part while there are two heads for each thread.
+fn parts(call: &Call<'_>) -> Vec<Range<usize>> {
+    let shape = call.shape;
+    let heads = shape.batch * shape.kv_heads;
+    let rows = shape.group() * call.plan.rows();
+    let wanted = (2 * rayon::current_num_threads()).div_ceil(heads);
+    // One copy of a head's gradients for each: no more than are worth it.
+    let parts = wanted.clamp(1, rows.div_ceil(4));
+    tiles(rows, rows.div_ceil(parts)).collect()
+}
+
+/// Queries in a row of tiles, counted over all heads that share keys and values.
+fn queries_in(call: &Call<'_>, row: usize) -> usize {
+    call.plan.queries(row % call.plan.rows()).len()
 }
 
 fn add(into: &mut [f32], numbers: &[f32]) {
@@ -178,41 +273,18 @@ fn tiles(length: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
 /// Rows become columns of [`QUERIES`] numbers, times `factor`; what is over is zero.
 fn turn(rows: &[f32], width: usize, factor: f32, turned: &mut [f32]) {
     let count = rows.len() / width;
-    if count < QUERIES {
-        turned.fill(0.0);
-    }
-    for (i, row) in rows.chunks_exact(width).enumerate() {
-        for (x, number) in row.iter().enumerate() {
-            turned[x * QUERIES + i] = number * factor;
+    for (x, column) in turned.chunks_exact_mut(QUERIES).enumerate() {
+        for (i, into) in column[..count].iter_mut().enumerate() {
+            *into = rows[i * width + x] * factor;
         }
-    }
-}
-
-/// Hides what a tile that is seen in part does not show.
-///
-/// # Safety
-///
-/// The instructions of `S` are enabled; `scores` has a row for each of `keys`.
-#[inline(always)]
-unsafe fn conceal<S: Simd>(
-    sights: &Sights<'_>,
-    head: [usize; 2],
-    queries: &Range<usize>,
-    keys: &Range<usize>,
-    scores: &mut [f32],
-) {
-    for (at, key) in keys.clone().enumerate() {
-        let seen = sights.seen(head, queries.clone(), key);
-        let row = &mut scores[at * QUERIES..][..QUERIES];
-        // SAFETY: the row is as long as it must be.
-        unsafe { hide::<S>(row.as_mut_ptr(), seen) };
+        column[count..].fill(0.0);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::sight::Rule;
     use super::*;
+    use crate::pattern::rule::Rule;
 
     /// Every kind this processor has.
     fn kinds() -> Vec<Kind> {
@@ -254,20 +326,27 @@ mod tests {
         let key = numbers(203 * 20, 2);
         let value = numbers(203 * 37, 3);
         let d_context = numbers(2 * 70 * 37, 4);
+        let rule = Arc::new(Rule::Causal);
         let sights = Sights {
             shape: &shape,
-            rule: &Rule::Causal,
+            rule: &rule,
             hidden: None,
         };
+        let bias = numbers(2 * 70 * 203, 5);
         let call = Call {
             shape,
-            scale: 0.3,
+            plan: &kept(&rule, &shape, [QUERIES, KEYS], Examples::Each),
             sights: &sights,
+            scale: 0.3,
+            softcap: Some(2.0),
+            alibi: Some(&[0.02, 0.01]),
+            bias: Some(Spread::new(&bias, [1, 2, 70, 203])),
+            dropout: Some(Dropout::new(0.2, 1)),
             query: &query,
             key: &key,
             value: &value,
         };
-        let results: Vec<[Vec<f32>; 5]> = kinds()
+        let results: Vec<[Vec<f32>; 6]> = kinds()
             .into_iter()
             .map(|kind| {
                 let mut context = vec![0.0; 2 * 70 * 37];
@@ -294,8 +373,11 @@ mod tests {
                     d_key: &mut d_key,
                     d_value: &mut d_value,
                 };
-                unsafe { kind.backward()(&call, &upstream, 0, 0..140, out) };
-                [context, log_sum_exp, d_query, d_key, d_value]
+                unsafe { kind.backward()(&call, &upstream, 0, 0..4, out) };
+                let mut d_bias = vec![0.0; 64 * 203];
+                let run = kind.backward_of_bias();
+                unsafe { run(&call, &upstream, [0, 1], 0, [203, 1], &mut d_bias) };
+                [context, log_sum_exp, d_query, d_key, d_value, d_bias]
             })
             .collect();
         for other in &results[1..] {

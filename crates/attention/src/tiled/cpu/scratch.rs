@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 
 thread_local! {
-    static KEPT: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+    /// Room that no task of this thread has at the moment.
+    static KEPT: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Room for the tiles of a task, kept by its thread from one to the next.
@@ -13,10 +14,9 @@ thread_local! {
 pub(super) struct Scratch(Vec<f32>);
 
 impl Scratch {
-    /// Takes this thread's room. A task that is lent to the thread while another
-    /// waits on it finds none, and gets its own.
+    /// Takes room that this thread has, or makes some.
     pub(super) fn take() -> Self {
-        Self(KEPT.take())
+        Self(KEPT.with_borrow_mut(Vec::pop).unwrap_or_default())
     }
 
     /// Pieces of the given lengths, each beginning on a cache line.
@@ -40,6 +40,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         // A thread at its end has no place to keep it any more.
-        let _ = KEPT.try_with(|kept| kept.replace(std::mem::take(&mut self.0)));
+        let room = std::mem::take(&mut self.0);
+        let _ = KEPT.try_with(|kept| kept.borrow_mut().push(room));
     }
 }

@@ -30,8 +30,9 @@ pub(super) trait Simd: Copy {
     fn fma_one(a: f32, b: f32, c: f32) -> f32;
     /// The larger of both; `b` where either is NaN.
     unsafe fn max(a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// Whether any number of `a` is above that of `b`.
-    unsafe fn any_above(a: Self::Vector, b: Self::Vector) -> bool;
+    unsafe fn div(a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// A bit for each lane, set where `a` is above `b`.
+    unsafe fn above(a: Self::Vector, b: Self::Vector) -> u64;
     /// `a` where the lane's bit is set, else `b`.
     unsafe fn choose(bits: u64, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// `2^x`; zero below 2^-126, NaN of NaN. Off by 2.5e-7 of the result at most.
@@ -108,8 +109,12 @@ mod x86 {
             unsafe { _mm512_max_ps(a, b) }
         }
         #[inline(always)]
-        unsafe fn any_above(a: __m512, b: __m512) -> bool {
-            unsafe { _mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b) != 0 }
+        unsafe fn div(a: __m512, b: __m512) -> __m512 {
+            unsafe { _mm512_div_ps(a, b) }
+        }
+        #[inline(always)]
+        unsafe fn above(a: __m512, b: __m512) -> u64 {
+            unsafe { u64::from(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b)) }
         }
         #[inline(always)]
         unsafe fn choose(bits: u64, a: __m512, b: __m512) -> __m512 {
@@ -177,8 +182,12 @@ mod x86 {
             unsafe { _mm256_max_ps(a, b) }
         }
         #[inline(always)]
-        unsafe fn any_above(a: __m256, b: __m256) -> bool {
-            unsafe { _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(a, b)) != 0 }
+        unsafe fn div(a: __m256, b: __m256) -> __m256 {
+            unsafe { _mm256_div_ps(a, b) }
+        }
+        #[inline(always)]
+        unsafe fn above(a: __m256, b: __m256) -> u64 {
+            unsafe { _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(a, b)) as u64 }
         }
         #[inline(always)]
         unsafe fn choose(bits: u64, a: __m256, b: __m256) -> __m256 {
@@ -261,8 +270,12 @@ impl Simd for Portable {
         std::array::from_fn(|i| if a[i] > b[i] { a[i] } else { b[i] })
     }
     #[inline(always)]
-    unsafe fn any_above(a: [f32; 8], b: [f32; 8]) -> bool {
-        (0..8).any(|i| a[i] > b[i])
+    unsafe fn div(a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
+        std::array::from_fn(|i| a[i] / b[i])
+    }
+    #[inline(always)]
+    unsafe fn above(a: [f32; 8], b: [f32; 8]) -> u64 {
+        (0..8).fold(0, |bits, i| bits | u64::from(a[i] > b[i]) << i)
     }
     #[inline(always)]
     unsafe fn choose(bits: u64, a: [f32; 8], b: [f32; 8]) -> [f32; 8] {

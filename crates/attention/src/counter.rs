@@ -1,0 +1,25 @@
+//! Random numbers without a state: a number is the scrambled form of where it is
+//! needed, so the backward pass, another backend or another thread finds the same one.
+
+/// Scrambles 64 bits so that every bit of the result depends on every bit given.
+///
+/// The finalizer of SplitMix64: Steele, Lea and Flood, 2014.
+pub(crate) fn mix(x: u64) -> u64 {
+    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// The 32 bits that belong to `column` of a row with these two halves of a key.
+///
+/// Two multiplications of 32 bits, which vector units have: this is called for every
+/// weight of an attention. The second half joins in between, so that rows whose first
+/// halves are alike go separate ways.
+#[inline(always)]
+pub(crate) fn draw([low, high]: [u32; 2], column: u32) -> u32 {
+    let x = low ^ column.wrapping_mul(0x9e37_79b9);
+    let x = (x ^ (x >> 16)).wrapping_mul(0x7feb_352d);
+    let x = ((x ^ (x >> 15)) ^ high).wrapping_mul(0x846c_a68b);
+    x ^ (x >> 16)
+}

@@ -1,0 +1,129 @@
+//! Forgetting weights at random while training:
+//! Srivastava et al., [Dropout](https://jmlr.org/papers/v15/srivastava14a.html), 2014.
+
+use crate::counter::{draw, mix};
+
+/// Sets each attention weight to zero with some probability, and multiplies the others
+/// so that their sum stays what it was on average.
+///
+/// Which weights are dropped follows from the seed and their place alone: the same in
+/// the forward and the backward pass, for every mechanism and on every backend. A
+/// training step takes a new seed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Dropout {
+    /// The share of weights that are dropped, from 0 to below 1.
+    pub probability: f64,
+    /// Which ones.
+    pub seed: u64,
+}
+
+impl Dropout {
+    /// Drops `probability` of the weights, chosen by `seed`.
+    pub fn new(probability: f64, seed: u64) -> Self {
+        Self { probability, seed }
+    }
+
+    pub(crate) fn check(&self, op: &str) {
+        assert!(
+            (0.0..1.0).contains(&self.probability),
+            "{op}: a dropout must be at least 0 and below 1, got {}",
+            self.probability
+        );
+    }
+
+    /// What the weights of query `[example, head, query]` are drawn by.
+    pub(crate) fn row(&self, [example, head, query]: [usize; 3]) -> [u32; 2] {
+        let key = [example, head, query]
+            .into_iter()
+            .fold(self.seed, |key, at| mix(key).wrapping_add(at as u64));
+        let key = mix(key);
+        [key as u32, (key >> 32) as u32]
+    }
+
+    /// A weight is dropped if what is drawn for it is below this.
+    pub(crate) fn threshold(&self) -> u32 {
+        // Rust's cast saturates: next to 1 it is the largest there is.
+        (self.probability * 2f64.powi(32)) as u32
+    }
+
+    /// What weights that stay are multiplied by.
+    pub(crate) fn factor(&self) -> f32 {
+        (1.0 / (1.0 - self.probability)) as f32
+    }
+
+    /// Adds to `factors` what the weights of one query for some keys are multiplied by.
+    pub(crate) fn write_factors(
+        &self,
+        query: [usize; 3],
+        keys: std::ops::Range<usize>,
+        factors: &mut Vec<f32>,
+    ) {
+        let (row, threshold, factor) = (self.row(query), self.threshold(), self.factor());
+        factors.extend(keys.map(|key| {
+            if draw(row, key as u32) < threshold {
+                0.0
+            } else {
+                factor
+            }
+        }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(dropout: Dropout, query: [usize; 3], keys: usize) -> Vec<bool> {
+        let mut factors = Vec::new();
+        dropout.write_factors(query, 0..keys, &mut factors);
+        factors.into_iter().map(|factor| factor != 0.0).collect()
+    }
+
+    #[test]
+    fn as_many_are_dropped_as_was_asked_for() {
+        for probability in [0.0, 0.1, 0.5, 0.9] {
+            let dropout = Dropout::new(probability, 3);
+            let kept: usize = (0..100)
+                .map(|query| {
+                    let row = kept(dropout, [0, 1, query], 1000);
+                    row.into_iter().filter(|&kept| kept).count()
+                })
+                .sum();
+            let share = kept as f64 / 1e5;
+            // Five standard errors.
+            let noise = 5.0 * (probability * (1.0 - probability) / 1e5).sqrt();
+            assert!((share - (1.0 - probability)).abs() <= noise, "{share}");
+        }
+    }
+
+    /// Neighbours, along and across, agree half of the time when half are dropped.
+    #[test]
+    fn places_are_independent() {
+        let dropout = Dropout::new(0.5, 11);
+        let agree = |a: &[bool], b: &[bool]| {
+            a.iter().zip(b).filter(|(a, b)| a == b).count() as f64 / a.len() as f64
+        };
+        let n = 20_000;
+        let row = kept(dropout, [0, 0, 0], n);
+        let others = [
+            (
+                "the next key",
+                kept(dropout, [0, 0, 0], n + 1)[1..].to_vec(),
+            ),
+            (
+                "the next but 15",
+                kept(dropout, [0, 0, 0], n + 16)[16..].to_vec(),
+            ),
+            ("the next query", kept(dropout, [0, 0, 1], n)),
+            ("the next head", kept(dropout, [0, 1, 0], n)),
+            ("the next example", kept(dropout, [1, 0, 0], n)),
+            ("the next seed", kept(Dropout::new(0.5, 12), [0, 0, 0], n)),
+        ];
+        // Five standard errors of a coin tossed 20,000 times.
+        let noise = 5.0 * 0.5 / (n as f64).sqrt();
+        for (what, other) in others {
+            let share = agree(&row, &other);
+            assert!((share - 0.5).abs() <= noise, "{what}: {share}");
+        }
+    }
+}
