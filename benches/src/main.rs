@@ -87,9 +87,10 @@ fn run(arguments: &Arguments) -> Result<()> {
         budget: arguments.budget,
         patience: arguments.patience,
     };
-    let outcome = measure::measure(&case, &opened, sampling, arguments.fault)?;
+    let (outcome, body) = measure::measure(&case, &opened, sampling, arguments.fault)?;
     let report = Report {
         device: opened.to_string(),
+        body: body.map(str::to_owned),
         outcome,
     };
     println!("{}", serde_json::to_string(&report)?);

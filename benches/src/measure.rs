@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use burn::tensor::{Device, Distribution, Tensor};
+use zoo_attention::which_body;
 use zoo_backend::{Meter, Opened};
 use zoo_comparison::case::{Case, Fault, Pass, Subject, queries_to_check};
 use zoo_comparison::record::{Measured, Outcome, Peak};
@@ -13,12 +14,13 @@ use crate::timing::{Sampling, samples, wait_for};
 
 /// Measures `case`: memory first, on a process that has done nothing yet but
 /// load the code; then the time; then the check, which takes memory of its own.
+/// Says what computed it, too, where its mechanism has several ways.
 pub(crate) fn measure(
     case: &Case,
     opened: &Opened,
     sampling: Sampling,
     fault: Option<Fault>,
-) -> Result<Outcome> {
+) -> Result<(Outcome, Option<&'static str>)> {
     match fault {
         Some(Fault::Hang) => loop {
             std::thread::park();
@@ -47,6 +49,7 @@ pub(crate) fn measure(
         how: how.to_owned(),
     });
     drop(result);
+    let body = work.body();
 
     let seconds = samples(&device, sampling, || work.run())?;
     drop(work);
@@ -55,17 +58,19 @@ pub(crate) fn measure(
         None => None,
         Some(Ok(errors)) => Some(errors.context.max(errors.gradients)),
         Some(Err(mismatch)) => {
-            return Ok(Outcome::Wrong {
+            let wrong = Outcome::Wrong {
                 error: mismatch.error.is_finite().then_some(mismatch.error),
                 detail: mismatch.to_string(),
-            });
+            };
+            return Ok((wrong, body));
         }
     };
-    Ok(Outcome::Measured(Measured {
+    let measured = Measured {
         seconds,
         peak,
         error,
-    }))
+    };
+    Ok((Outcome::Measured(measured), body))
 }
 
 /// What is run again and again, its inputs on the device.
@@ -90,6 +95,22 @@ impl Work {
                 let tensors = Tensors::new(problem, &problem.inputs(), device);
                 Self::Train(mechanism, tensors.require_grad())
             }
+        }
+    }
+
+    fn body(&self) -> Option<&'static str> {
+        match self {
+            Self::Forward(Mechanism::Flash, tensors) | Self::Train(Mechanism::Flash, tensors) => {
+                let Tensors {
+                    query,
+                    key,
+                    value,
+                    options,
+                    ..
+                } = tensors;
+                Some(which_body(query, key, value, options))
+            }
+            _ => None,
         }
     }
 

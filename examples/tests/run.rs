@@ -39,3 +39,31 @@ fn a_misspelt_backend_is_explained() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("did you mean wgpu?"), "{said}");
 }
+
+#[test]
+fn every_pattern_has_a_picture() {
+    let folder = std::env::temp_dir().join(format!("zoo-pictures-{}", std::process::id()));
+    let output = Command::new(env!("CARGO_BIN_EXE_patterns_as_pictures"))
+        .arg(&folder)
+        .output()
+        .expect("cargo built it");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}");
+    assert!(
+        said.contains("full                 100.0% computed"),
+        "{said}"
+    );
+    let pictures: Vec<_> = std::fs::read_dir(&folder)
+        .expect("it made the folder")
+        .map(|entry| entry.expect("it can be read").path())
+        .collect();
+    assert_eq!(pictures.len(), 9, "{pictures:?}");
+    for picture in pictures {
+        let svg = std::fs::read_to_string(&picture).expect("it can be read");
+        assert!(
+            svg.starts_with("<svg") && svg.ends_with("</svg>\n"),
+            "{picture:?}"
+        );
+    }
+    std::fs::remove_dir_all(&folder).expect("the test's own folder");
+}

@@ -119,6 +119,7 @@ impl Run {
             work: 1e6,
             minimum_bytes: 1,
             device: None,
+            body: None,
             outcome: Outcome::Measured(Measured {
                 seconds: milliseconds.iter().map(|ms| ms / 1e3).collect(),
                 peak: None,

@@ -43,6 +43,7 @@ pub fn watch(mut command: Command, limits: Limits, stop: &AtomicBool) -> Option<
     };
     Some(Report {
         device: String::new(),
+        body: None,
         outcome,
     })
 }

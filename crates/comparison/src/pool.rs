@@ -13,6 +13,8 @@ pub struct Pooled {
     pub minimum_bytes: u64,
     /// The device it ran on, if one was reached.
     pub device: Option<String>,
+    /// What computed it there, if it said so.
+    pub body: Option<String>,
     /// What became of it.
     pub result: Pool,
 }
@@ -98,6 +100,7 @@ pub fn pool(lines: &[CaseLine]) -> Vec<Pooled> {
                     work: line.work,
                     minimum_bytes: line.minimum_bytes,
                     device: None,
+                    body: None,
                     result: Pool::Samples(Samples {
                         seconds: Vec::new(),
                         round_medians: Vec::new(),
@@ -115,6 +118,9 @@ pub fn pool(lines: &[CaseLine]) -> Vec<Pooled> {
 
 impl Pooled {
     fn add(&mut self, line: &CaseLine) {
+        if self.body.is_none() {
+            self.body = line.body.clone();
+        }
         if self.device.is_none() {
             self.device = line.device.clone();
         }

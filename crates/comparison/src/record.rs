@@ -84,6 +84,9 @@ pub struct CaseLine {
     pub minimum_bytes: u64,
     /// The device, its versions with it, if it was reached.
     pub device: Option<String>,
+    /// What computed it there, where a mechanism has several ways.
+    #[serde(default)]
+    pub body: Option<String>,
     /// What became of it.
     pub outcome: Outcome,
 }
@@ -144,6 +147,9 @@ pub struct Peak {
 pub struct Report {
     /// The device in use.
     pub device: String,
+    /// What computes the case there, where a mechanism has several ways.
+    #[serde(default)]
+    pub body: Option<String>,
     /// What became of the case.
     pub outcome: Outcome,
 }
@@ -305,6 +311,7 @@ pub(crate) mod tests {
             work: 1e6 * n as f64,
             minimum_bytes: 1 << 20,
             device: Some("a device".to_owned()),
+            body: None,
             outcome: Outcome::Measured(Measured {
                 seconds: milliseconds.iter().map(|ms| ms / 1e3).collect(),
                 peak: Some(Peak {

@@ -178,8 +178,9 @@ impl Comparison {
             }
             Err(error) => crate::record::Report {
                 device: String::new(),
+                body: None,
                 outcome: Outcome::Failed {
-                    message: format!("its inputs could not be written: {error}"),
+                    message: format!("PyTorch was not run: {error}"),
                 },
             },
         };
@@ -189,6 +190,7 @@ impl Comparison {
             work: job.case.work(),
             minimum_bytes: job.case.minimum_bytes(self.dtype),
             device: (!report.device.is_empty()).then_some(report.device),
+            body: report.body,
             outcome: report.outcome,
         })
     }

@@ -48,6 +48,7 @@ fn case(backend: &str, subject: &str, n: usize, seconds: f64) -> CaseLine {
         work: 1e9,
         minimum_bytes: 1 << 20,
         device: Some(format!("{backend} on \"a <device>\" & more")),
+        body: None,
         outcome: Outcome::Measured(Measured {
             seconds: vec![seconds, seconds * 1.1],
             peak: Some(Peak {

@@ -332,6 +332,17 @@ fn devices(cases: &[Pooled]) -> String {
             text.push_str(&line);
         }
     }
+    for case in cases {
+        if let Some(body) = &case.body {
+            let line = format!(
+                "body: {} computes {} by {body}\n",
+                case.id.backend, case.id.subject
+            );
+            if !text.contains(&line) {
+                text.push_str(&line);
+            }
+        }
+    }
     for case in cases.iter().filter(|case| case.id.subject == "matmul") {
         if let Some(rate) = case.rate() {
             let (n, backend) = (units::count(case.id.n), &case.id.backend);

@@ -1,9 +1,9 @@
-//! LibTorch: on the CPU the [CPU body](super::cpu), on its tensors' own memory;
-//! elsewhere the portable one.
+//! LibTorch: on the CPU the [CPU body](super::cpu), on its tensors' own memory; on CUDA
+//! [ATen's](super::aten) where that can do it; else the portable one.
 //!
-//! ATen's flash attention for the CPU is not used: ours is faster forward and
-//! backward, takes every pattern, and its gradient is exactly zero where it should
-//! be. Neither is burn-tch's `attention`: it hands on masks that mean the opposite.
+//! ATen's flash attention for the CPU is not used: ours takes every pattern, and its
+//! gradient is exactly zero where it should be. Neither is burn-tch's `attention`: it
+//! hands on masks that mean the opposite.
 
 use std::borrow::Cow;
 
@@ -15,11 +15,29 @@ use super::host::{self, Host};
 use super::ops::{
     Arrived, Bias, InputGradients, MoreHidden, Saved, TiledBackward, TiledForward, TiledSettings,
 };
-use super::portable;
+use super::{aten, portable};
 
-/// Whether a tensor's numbers lie in the host's memory.
-pub(super) fn is_on_host(tensor: &TchTensor) -> bool {
-    tensor.tensor.device() == tch::Device::Cpu
+/// What computes a call on LibTorch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Body {
+    Cpu,
+    Aten,
+    Tiles,
+}
+
+impl Body {
+    /// For tensors like `query`; whether more is hidden or added than the settings say.
+    pub(super) fn of(query: &TchTensor, has_more: bool, settings: &TiledSettings) -> Self {
+        match query.tensor.device() {
+            tch::Device::Cpu => Self::Cpu,
+            tch::Device::Cuda(_) if !has_more && aten::can(settings) => Self::Aten,
+            _ => Self::Tiles,
+        }
+    }
+}
+
+fn has_more(hidden: &MoreHidden<LibTorch>, bias: &Bias<LibTorch>) -> bool {
+    !matches!((hidden, bias), (MoreHidden::Nothing, Bias::Nothing))
 }
 
 impl TiledForward for LibTorch {
@@ -31,10 +49,10 @@ impl TiledForward for LibTorch {
         bias: Bias<Self>,
         settings: TiledSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        if is_on_host(&query) {
-            host::forward::<Self>(query, key, value, hidden, bias, &settings)
-        } else {
-            portable::forward::<Self>(query, key, value, hidden, bias, &settings)
+        match Body::of(&query, has_more(&hidden, &bias), &settings) {
+            Body::Cpu => host::forward::<Self>(query, key, value, hidden, bias, &settings),
+            Body::Aten => aten::forward(&query, &key, &value, &settings),
+            Body::Tiles => portable::forward::<Self>(query, key, value, hidden, bias, &settings),
         }
     }
 }
@@ -45,10 +63,23 @@ impl TiledBackward for LibTorch {
         arrived: Arrived<Self>,
         settings: &TiledSettings,
     ) -> InputGradients<Self> {
-        if is_on_host(&saved.query) {
-            host::backward::<Self>(saved, arrived, settings)
-        } else {
-            portable::backward::<Self>(saved, arrived, settings)
+        match Body::of(&saved.query, has_more(&saved.hidden, &saved.bias), settings) {
+            Body::Cpu => host::backward::<Self>(saved, arrived, settings),
+            // It has no way in for a gradient by the log-sum-exp.
+            Body::Aten if arrived.d_log_sum_exp.is_none() => {
+                let [query, key, value] = aten::backward(
+                    [&saved.query, &saved.key, &saved.value],
+                    [&saved.context, &saved.log_sum_exp, &arrived.d_context],
+                    settings,
+                );
+                InputGradients {
+                    query,
+                    key,
+                    value,
+                    bias: None,
+                }
+            }
+            Body::Aten | Body::Tiles => portable::backward::<Self>(saved, arrived, settings),
         }
     }
 }

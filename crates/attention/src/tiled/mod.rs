@@ -17,12 +17,16 @@
 //!
 //! # Which body computes it
 //!
-//! Flex, NdArray and LibTorch on the CPU have a body made for it; other backends take
-//! the portable one, tile loops over their own operations. A backend's body is compiled in by the
+//! Flex, NdArray and LibTorch on the CPU have a body made for it, LibTorch on CUDA has
+//! ATen's for what that can do; else it is the portable one, tile loops over the backend's
+//! own operations. A backend's body is compiled in by the
 //! feature of its name. On a backend that is there without its feature the result
 //! is the same, computed by operations that autodiff records one by one, so that
 //! training holds the matrices after all.
 
+#[cfg(feature = "tch")]
+#[allow(deprecated)] // as below
+mod aten;
 mod autodiff;
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
 mod cpu;
@@ -106,6 +110,7 @@ pub fn flash_with_log_sum_exp(
     let stored = query.dtype();
     let [query, key, value] =
         [query, key, value].map(|tensor| widen(tensor).dequantize().into_dispatch());
+    let has_more = hidden.is_some() || options.bias.is_some();
     let hidden: MoreHidden<Dispatch> = match hidden {
         Some(hidden) => MoreHidden::Where(hidden.into_dispatch()),
         None => MoreHidden::Nothing,
@@ -114,7 +119,7 @@ pub fn flash_with_log_sum_exp(
         Some(bias) => Bias::Added(widen(bias.clone()).dequantize().into_dispatch()),
         None => Bias::Nothing,
     };
-    let body = body(&query.kind);
+    let body = body(&query.kind, has_more, &settings);
     log::trace!("flash attention by {body}: {:?}", settings.shape);
     let (context, log_sum_exp) = if body == RECORDED {
         portable::forward::<Dispatch>(query, key, value, hidden, bias, &settings)
@@ -127,12 +132,23 @@ pub fn flash_with_log_sum_exp(
     }
 }
 
-/// What computes [`flash`] on the device of a tensor: `cpu-avx512`, `cpu-avx2`,
-/// `cpu-portable`, `tiles` (tile loops over the backend's operations) or `recorded`
-/// (the same, recorded by autodiff: no feature of the backend's name). What ran is also
-/// logged, at the level `trace`.
-pub fn which_body(query: &Tensor<4>) -> &'static str {
-    body(&query.clone().into_dispatch().kind)
+/// What computes [`flash`] for such a call: `cpu-avx512`, `cpu-avx2`, `cpu-portable`,
+/// `aten` (LibTorch's own, on CUDA), `tiles` (tile loops over the backend's operations) or
+/// `recorded` (the same, recorded by autodiff: no feature of the backend's name). What ran
+/// is also logged, at the level `trace`.
+///
+/// # Panics
+///
+/// As for [`flash`].
+pub fn which_body(
+    query: &Tensor<4>,
+    key: &Tensor<4>,
+    value: &Tensor<4>,
+    options: &AttentionOptions,
+) -> &'static str {
+    let (settings, hidden) = settle(query, key, value, options);
+    let has_more = hidden.is_some() || options.bias.is_some();
+    body(&query.clone().into_dispatch().kind, has_more, &settings)
 }
 
 /// Checks the sizes and takes the pattern apart.
@@ -159,33 +175,39 @@ fn settle(
     (settings, hidden)
 }
 
-/// The word for the body that is compiled in for the backend of a tensor.
-fn body(kind: &DispatchTensorKind) -> &'static str {
+/// The word for the body that computes a call on the backend of a tensor.
+#[allow(unused_variables)] // what is looked at depends on the features
+fn body(kind: &DispatchTensorKind, has_more: bool, settings: &TiledSettings) -> &'static str {
     match kind {
-        DispatchTensorKind::Autodiff(inner) => body(inner),
+        DispatchTensorKind::Autodiff(inner) => body(inner, has_more, settings),
         #[cfg(feature = "flex")]
         DispatchTensorKind::Flex(_) => cpu::Kind::here().word(),
         #[cfg(feature = "ndarray")]
         DispatchTensorKind::NdArray(_) => cpu::Kind::here().word(),
         #[cfg(feature = "tch")]
         DispatchTensorKind::LibTorch(tensor) => {
-            let on_host = match tensor {
-                BackendTensor::Float(tensor) => libtorch::is_on_host(tensor),
-                BackendTensor::Autodiff(tensor) => libtorch::is_on_host(tensor.primitive()),
-                _ => false,
+            let of = |query| libtorch::Body::of(query, has_more, settings);
+            let body = match tensor {
+                BackendTensor::Float(tensor) => of(tensor),
+                BackendTensor::Autodiff(tensor) => of(tensor.primitive()),
+                _ => libtorch::Body::Tiles,
             };
-            if on_host {
-                cpu::Kind::here().word()
-            } else {
-                "tiles"
+            match body {
+                libtorch::Body::Cpu => cpu::Kind::here().word(),
+                libtorch::Body::Aten => "aten",
+                libtorch::Body::Tiles => TILES,
             }
         }
         #[cfg(feature = "cube")]
-        DispatchTensorKind::Cube(_) => "tiles",
+        DispatchTensorKind::Cube(_) => TILES,
         #[allow(unreachable_patterns)] // which are left depends on the features
         _ => RECORDED,
     }
 }
+
+/// Tile loops over the backend's own operations.
+#[cfg(any(feature = "tch", feature = "cube"))]
+const TILES: &str = "tiles";
 
 /// No body was compiled in.
 const RECORDED: &str = "recorded";

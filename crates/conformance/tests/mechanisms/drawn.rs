@@ -1,22 +1,29 @@
 //! Problems that nobody thought of: sizes, patterns and options drawn at random, each
 //! compared with the oracle. A failure is made as small as it can be, and told in full.
 
-use burn::tensor::Device;
 use libtest_mimic::{Failed, Trial};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use zoo_attention::Mechanism;
+use zoo_backend::Opened;
 use zoo_conformance::{check_forward, check_gradients};
 use zoo_testkit::{Mask, Problem};
 
-/// Enough that every pattern meets every option a few times over all backends.
+/// Enough that every pattern meets every option a few times.
 const CASES: u32 = 96;
+/// A software adapter compiles kernels for each new shape, a second or two long.
+const CASES_ON_SOFTWARE: u32 = 12;
 
-pub(crate) fn trial(mechanism: Mechanism, device: &Device) -> Trial {
-    let device = device.clone();
+pub(crate) fn trial(mechanism: Mechanism, opened: &Opened) -> Trial {
+    let device = opened.device.clone();
+    let cases = if opened.software {
+        CASES_ON_SOFTWARE
+    } else {
+        CASES
+    };
     Trial::test(format!("{mechanism}/drawn"), move || {
         let config = Config {
-            cases: CASES,
+            cases,
             failure_persistence: None,
             // The same on every machine: what fails here fails there.
             rng_seed: RngSeed::Fixed(mechanism as u64 + 1),

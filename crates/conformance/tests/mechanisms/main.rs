@@ -79,7 +79,7 @@ fn trials(opened: &Opened) -> Vec<Trial> {
         trials.extend(promises::trials(mechanism, device));
         trials.extend(misuses::trials(mechanism, device));
         trials.extend(numbers_that_are_none::trials(mechanism, device));
-        trials.push(drawn::trial(mechanism, device));
+        trials.push(drawn::trial(mechanism, opened));
     }
     trials.extend(tiled::trials(device));
     for problem in catalogue() {

@@ -65,19 +65,41 @@ pub(super) unsafe fn matmul<S: Simd>(
                 };
                 let (b, c) = (b.add(column), c.add(row * c_stride + column));
                 let (b, c) = ((b, b_stride), (c, c_stride));
-                match (rows - row >= ROWS, wide) {
-                    (true, true) if S::WIDE == 4 => block::<S, ROWS, 4>(inner, a, b, c, into),
-                    (true, true) if S::WIDE == 2 => block::<S, ROWS, 2>(inner, a, b, c, into),
-                    (true, _) => block::<S, ROWS, 1>(inner, a, b, c, into),
-                    (false, true) if S::WIDE == 4 => block::<S, 1, 4>(inner, a, b, c, into),
-                    (false, true) if S::WIDE == 2 => block::<S, 1, 2>(inner, a, b, c, into),
-                    (false, _) => block::<S, 1, 1>(inner, a, b, c, into),
-                }
+                // What is left of 64 after sixes is 4, which alone keeps as many sums going.
+                row += match rows - row {
+                    ROWS.. => blocks::<S, ROWS>(wide, inner, a, b, c, into),
+                    4.. => blocks::<S, 4>(wide, inner, a, b, c, into),
+                    _ => blocks::<S, 1>(wide, inner, a, b, c, into),
+                };
             }
-            row += if rows - row >= ROWS { ROWS } else { 1 };
         }
         column += S::LANES * if wide { S::WIDE } else { 1 };
     }
+}
+
+/// `R` rows of the product, as many registers wide as fit; returns `R`.
+///
+/// # Safety
+///
+/// As for [`matmul`].
+#[inline(always)]
+unsafe fn blocks<S: Simd, const R: usize>(
+    wide: bool,
+    inner: usize,
+    a: Scalars,
+    b: (*const f32, usize),
+    c: (*mut f32, usize),
+    into: Into,
+) -> usize {
+    // SAFETY: as the caller promised.
+    unsafe {
+        match S::WIDE {
+            4 if wide => block::<S, R, 4>(inner, a, b, c, into),
+            2 if wide => block::<S, R, 2>(inner, a, b, c, into),
+            _ => block::<S, R, 1>(inner, a, b, c, into),
+        }
+    }
+    R
 }
 
 /// `R` rows by `W` registers of the product, held in registers throughout.

@@ -1,0 +1,219 @@
+//! All kinds of kernels compute the same, and touch nothing that is not theirs.
+
+use super::*;
+use crate::pattern::rule::Rule;
+
+/// Every kind this processor has.
+fn kinds() -> Vec<Kind> {
+    let mut kinds = vec![Kind::Portable];
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            kinds.push(Kind::Avx2);
+        }
+        if is_x86_feature_detected!("avx512f") {
+            kinds.push(Kind::Avx512);
+        }
+    }
+    kinds
+}
+
+/// Numbers that are random enough: a multiplicative congruence.
+fn numbers(count: usize, mut seed: u64) -> Vec<f32> {
+    let mut next = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 40) as f32 / (1u64 << 24) as f32 - 0.5
+    };
+    (0..count).map(|_| 4.0 * next()).collect()
+}
+
+/// Sizes that divide nothing: two heads on one of keys and values, two tiles of queries,
+/// three of keys.
+const SHAPE: AttentionShape = AttentionShape {
+    batch: 1,
+    heads: 2,
+    kv_heads: 1,
+    seq_q: 70,
+    seq_k: 203,
+    d_head: 20,
+    d_value: 37,
+};
+
+/// Context, log-sum-exp, gradients by query, key, value and bias, with every option on,
+/// each tensor in memory that `place` provides.
+fn compute<T: AsMut<[f32]>>(kind: Kind, place: impl Fn(&[f32]) -> T) -> [Vec<f32>; 6] {
+    let AttentionShape {
+        seq_q,
+        seq_k,
+        d_head,
+        d_value,
+        ..
+    } = SHAPE;
+    let random = |count: usize, seed| place(&numbers(count, seed));
+    let zeros = |count: usize| place(&vec![0.0; count]);
+    let mut query = random(2 * seq_q * d_head, 1);
+    let mut key = random(seq_k * d_head, 2);
+    let mut value = random(seq_k * d_value, 3);
+    let mut d_context = random(2 * seq_q * d_value, 4);
+    let mut bias = random(2 * seq_q * seq_k, 5);
+    let rule = Arc::new(Rule::Causal);
+    let sights = Sights {
+        shape: &SHAPE,
+        rule: &rule,
+        hidden: None,
+    };
+    let call = Call {
+        shape: SHAPE,
+        plan: &kept(&rule, &SHAPE, [QUERIES, KEYS], Examples::Each),
+        sights: &sights,
+        scale: 0.3,
+        softcap: Some(2.0),
+        alibi: Some(&[0.02, 0.01]),
+        bias: Some(Spread::new(bias.as_mut(), [1, 2, seq_q, seq_k])),
+        dropout: Some(Dropout::new(0.2, 1)),
+        query: query.as_mut(),
+        key: key.as_mut(),
+        value: value.as_mut(),
+    };
+    let mut context = Vec::new();
+    let mut log_sum_exp = Vec::new();
+    for head in 0..2 {
+        for queries in tiles(seq_q, QUERIES) {
+            let mut some_context = zeros(queries.len() * d_value);
+            let mut some_sums = zeros(queries.len());
+            let (into, sums) = (some_context.as_mut(), some_sums.as_mut());
+            unsafe { kind.forward()(&call, head, queries, into, sums) };
+            context.extend_from_slice(into);
+            log_sum_exp.extend_from_slice(sums);
+        }
+    }
+    let (mut kept_context, mut kept_sums) = (place(&context), place(&log_sum_exp));
+    let upstream = Upstream {
+        context: kept_context.as_mut(),
+        log_sum_exp: kept_sums.as_mut(),
+        d_context: d_context.as_mut(),
+        d_log_sum_exp: None,
+    };
+    let mut d_query = zeros(2 * seq_q * d_head);
+    let mut d_key = zeros(seq_k * d_head);
+    let mut d_value_sum = zeros(seq_k * d_value);
+    let out = Out {
+        d_query: d_query.as_mut(),
+        d_key: d_key.as_mut(),
+        d_value: d_value_sum.as_mut(),
+    };
+    unsafe { kind.backward()(&call, &upstream, 0, 0..4, out) };
+    let mut d_bias = zeros(QUERIES * seq_k);
+    let run = kind.backward_of_bias();
+    unsafe { run(&call, &upstream, [0, 1], 0, [seq_k, 1], d_bias.as_mut()) };
+    let copy = |mut tensor: T| tensor.as_mut().to_vec();
+    [
+        context,
+        log_sum_exp,
+        copy(d_query),
+        copy(d_key),
+        copy(d_value_sum),
+        copy(d_bias),
+    ]
+}
+
+#[test]
+fn kinds_agree() {
+    let results: Vec<_> = kinds()
+        .into_iter()
+        .map(|kind| compute(kind, <[f32]>::to_vec))
+        .collect();
+    for other in &results[1..] {
+        for (a, b) in results[0].iter().zip(other) {
+            let size = a.iter().fold(0f32, |size, x| size.max(x.abs()));
+            for (a, b) in a.iter().zip(b) {
+                assert!((a - b).abs() <= 1e-5 * size, "{a} and {b}, of {size}");
+            }
+        }
+    }
+}
+
+/// Every tensor ends, or begins, where memory does: a kernel that reads or writes one
+/// number too many is ended by the system.
+#[cfg(unix)]
+#[test]
+fn kernels_stay_within_their_tensors() {
+    for kind in kinds() {
+        let free = compute(kind, <[f32]>::to_vec);
+        for edge in [guarded::Edge::End, guarded::Edge::Start] {
+            let fenced = compute(kind, |numbers| guarded::Guarded::new(numbers, edge));
+            assert_eq!(fenced, free, "{}", kind.word());
+        }
+    }
+}
+
+#[cfg(unix)]
+mod guarded {
+    use std::ptr;
+
+    /// Which side of the numbers nothing may be touched on.
+    #[derive(Clone, Copy)]
+    pub(super) enum Edge {
+        Start,
+        End,
+    }
+
+    /// Numbers between two pages that cannot be touched, next to one of them.
+    pub(super) struct Guarded {
+        pages: *mut libc::c_void,
+        bytes: usize,
+        numbers: *mut f32,
+        count: usize,
+    }
+
+    impl Guarded {
+        pub(super) fn new(numbers: &[f32], edge: Edge) -> Self {
+            let size = size_of_val(numbers);
+            // SAFETY: new memory is asked for, the middle of it made usable, and filled
+            // with as many numbers as it has room for.
+            unsafe {
+                let page = usize::try_from(libc::sysconf(libc::_SC_PAGESIZE)).expect("a size");
+                let inside = size.next_multiple_of(page);
+                let bytes = inside + 2 * page;
+                let pages = libc::mmap(
+                    ptr::null_mut(),
+                    bytes,
+                    libc::PROT_NONE,
+                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                    -1,
+                    0,
+                );
+                assert_ne!(pages, libc::MAP_FAILED);
+                let middle = pages.add(page);
+                let usable = libc::mprotect(middle, inside, libc::PROT_READ | libc::PROT_WRITE);
+                assert_eq!(usable, 0);
+                let first = match edge {
+                    Edge::Start => middle,
+                    Edge::End => middle.add(inside - size),
+                };
+                let first = first.cast::<f32>();
+                first.copy_from_nonoverlapping(numbers.as_ptr(), numbers.len());
+                Self {
+                    pages,
+                    bytes,
+                    numbers: first,
+                    count: numbers.len(),
+                }
+            }
+        }
+    }
+
+    impl AsMut<[f32]> for Guarded {
+        fn as_mut(&mut self) -> &mut [f32] {
+            // SAFETY: as many numbers were written there.
+            unsafe { std::slice::from_raw_parts_mut(self.numbers, self.count) }
+        }
+    }
+
+    impl Drop for Guarded {
+        fn drop(&mut self) {
+            // SAFETY: what was asked for is given back, once.
+            unsafe { libc::munmap(self.pages, self.bytes) };
+        }
+    }
+}
