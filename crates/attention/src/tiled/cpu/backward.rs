@@ -59,6 +59,9 @@ pub(super) unsafe fn backward_part<S: Simd>(
     let mut room = TileRoom::new(call, &mut tile_scratch);
     wide_d_key.fill(0.0);
     wide_d_value.fill(0.0);
+    // Written before it is read: new memory that is read first is mapped twice.
+    out.d_key.fill(0.0);
+    out.d_value.fill(0.0);
     let d_key = if padded[0] {
         wide_d_key.as_mut_ptr()
     } else {
@@ -201,6 +204,8 @@ struct TileRoom<'a> {
     weights: &'a mut [f32],
     d_scores: &'a mut [f32],
     log_sum_exp: &'a mut [f32],
+    /// What weights are multiplied by for the digits that `log_sum_exp` has no room for.
+    rest: &'a mut [f32],
     mean: &'a mut [f32],
     factors: &'a mut [f32],
     slope: &'a mut [f32],
@@ -215,6 +220,7 @@ impl<'a> TileRoom<'a> {
             weights,
             d_scores,
             log_sum_exp,
+            rest,
             mean,
             factors,
             slope,
@@ -223,6 +229,7 @@ impl<'a> TileRoom<'a> {
             call.shape.d_value * QUERIES,
             KEYS * QUERIES,
             KEYS * QUERIES,
+            QUERIES,
             QUERIES,
             QUERIES,
             if_any(call.dropout.is_some()),
@@ -234,6 +241,7 @@ impl<'a> TileRoom<'a> {
             weights,
             d_scores,
             log_sum_exp,
+            rest,
             mean,
             factors,
             slope,
@@ -264,14 +272,18 @@ impl<'a> TileRoom<'a> {
         turn(d_context, d_value, 1.0, self.d_turned);
         self.log_sum_exp.fill(f32::INFINITY);
         self.mean.fill(0.0);
+        self.rest.fill(1.0);
         for i in 0..count {
-            let sum = upstream.log_sum_exp[first + i] * std::f32::consts::LOG2_E;
-            // A query that sees nothing weighs nothing: 2^(s - infinity).
-            self.log_sum_exp[i] = if sum == f32::NEG_INFINITY {
-                f32::INFINITY
+            let sum = f64::from(upstream.log_sum_exp[first + i]) * std::f64::consts::LOG2_E;
+            if sum.is_finite() {
+                // To a single number, an exponent near 10 is known to a millionth; what
+                // that leaves is a factor.
+                self.log_sum_exp[i] = sum as f32;
+                self.rest[i] = (f64::from(self.log_sum_exp[i]) - sum).exp2() as f32;
             } else {
-                sum
-            };
+                // A query that sees nothing weighs nothing: 2^(s - infinity). NaN stays.
+                self.log_sum_exp[i] = -sum as f32;
+            }
         }
         // Several queries at once, or each sum would wait for its last addition. No
         // closures: they would be compiled without the instructions of this function.
@@ -343,8 +355,11 @@ impl<'a> TileRoom<'a> {
                 seen,
                 scores,
                 d_scores,
-                self.log_sum_exp.as_ptr(),
-                self.mean.as_ptr(),
+                [
+                    self.log_sum_exp.as_ptr(),
+                    self.rest.as_ptr(),
+                    self.mean.as_ptr(),
+                ],
                 scale,
             );
             if call.dropout.is_some() {

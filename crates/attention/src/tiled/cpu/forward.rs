@@ -117,7 +117,9 @@ pub(super) unsafe fn forward_tile<S: Simd>(
         log_sum_exp[i] = if sum[i] == 0.0 {
             f32::NEG_INFINITY
         } else {
-            (largest[i] + sum[i].log2()) * std::f32::consts::LN_2
+            // Rounded once: every weight of the backward pass follows from it.
+            let exponent = f64::from(largest[i]) + f64::from(sum[i]).log2();
+            (exponent * std::f64::consts::LN_2) as f32
         };
     }
 }

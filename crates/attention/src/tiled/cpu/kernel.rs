@@ -216,20 +216,19 @@ pub(super) unsafe fn online_softmax<S: Simd>(
 }
 
 /// Scores become weights by the log-sum-exp of their queries (both in units of log
-/// 2), and the gradients by weights become those by scores:
-/// `scale · weight · (d_weight - mean)`.
+/// 2), `rest · 2^(score - log_sum_exp)`, and the gradients by weights become those by
+/// scores: `scale · weight · (d_weight - mean)`.
 ///
 /// # Safety
 ///
 /// The instructions of `S` are enabled; `scores` and `d_weights` have `keys` rows,
-/// `log_sum_exp` and `mean` one row, of [`QUERIES`] numbers each.
+/// `log_sum_exp`, `rest` and `mean` one row, of [`QUERIES`] numbers each.
 #[inline(always)]
 pub(super) unsafe fn softmax_backward<S: Simd>(
     keys: usize,
     scores: *mut f32,
     d_weights: *mut f32,
-    log_sum_exp: *const f32,
-    mean: *const f32,
+    [log_sum_exp, rest, mean]: [*const f32; 3],
     scale: f32,
 ) {
     // SAFETY: all places are within what the caller promised.
@@ -237,10 +236,11 @@ pub(super) unsafe fn softmax_backward<S: Simd>(
         let scale = S::splat(scale);
         for lanes in (0..QUERIES).step_by(S::LANES) {
             let log_sum_exp = S::load(log_sum_exp.add(lanes));
+            let rest = S::load(rest.add(lanes));
             let mean = S::load(mean.add(lanes));
             for key in 0..keys {
                 let place = scores.add(key * QUERIES + lanes);
-                let weight = S::exp2(S::sub(S::load(place), log_sum_exp));
+                let weight = S::mul(rest, S::exp2(S::sub(S::load(place), log_sum_exp)));
                 S::store(place, weight);
                 let place = d_weights.add(key * QUERIES + lanes);
                 let difference = S::sub(S::load(place), mean);
