@@ -1,6 +1,6 @@
 //! What every softmax mechanism can be told besides its tensors.
 
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
 
 use crate::pattern::fits;
 use crate::{AttentionShape, Dropout, Pattern};
@@ -24,7 +24,7 @@ pub struct AttentionOptions {
     /// from the query's own: ALiBi. [`alibi_slopes`](crate::alibi_slopes) has the usual ones.
     pub alibi: Option<Vec<f32>>,
     /// `[batch, heads, seq_q, seq_k]`, any of them 1 to stand for all: added to the
-    /// scores. It can be learned.
+    /// scores. It can be learned; minus infinity hides.
     pub bias: Option<Tensor<4>>,
     /// Weights forgotten while training.
     pub dropout: Option<Dropout>,
@@ -96,14 +96,14 @@ impl AttentionOptions {
         } = shape;
         if let Some(scale) = self.scale {
             assert!(
-                scale.is_finite(),
+                (scale as f32).is_finite(),
                 "{op}: a scale must be a finite number, got {scale}"
             );
         }
         if let Some(softcap) = self.softcap {
             assert!(
-                softcap > 0.0 && softcap.is_finite(),
-                "{op}: a softcap must be a finite number above 0, got {softcap}"
+                (1e-30..=1e30).contains(&softcap),
+                "{op}: a softcap must be above 0 and at most 1e30, got {softcap}"
             );
         }
         if let Some(slopes) = &self.alibi {
@@ -112,8 +112,16 @@ impl AttentionOptions {
                 "{op}: an ALiBi slope must be given for each of the {heads} heads, got {}",
                 slopes.len()
             );
+            if let Some(slope) = slopes.iter().find(|slope| !slope.is_finite()) {
+                panic!("{op}: an ALiBi slope must be a finite number, got {slope}");
+            }
         }
         if let Some(bias) = &self.bias {
+            assert!(
+                matches!(bias.dtype(), DType::F32 | DType::F16 | DType::BF16),
+                "{op}: a bias must be f32, f16 or bf16, got {:?}",
+                bias.dtype()
+            );
             assert!(
                 fits(bias.dims(), [batch, heads, seq_q, seq_k]),
                 "{op}: a bias must be [batch = {batch}, heads = {heads}, seq_q = {seq_q}, \

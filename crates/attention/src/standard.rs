@@ -15,7 +15,7 @@
 
 use burn::tensor::{Bool, FloatDType, Int, Tensor, TensorData};
 
-use crate::precision::{narrow, widen};
+use crate::precision::{check, narrow, widen};
 use crate::{AttentionOptions, AttentionShape, Dropout};
 
 /// What [`standard`] returns.
@@ -42,7 +42,8 @@ pub struct Attended {
 ///
 /// # Panics
 ///
-/// If the tensors or the options do not fit together.
+/// If the tensors or the options do not fit together, or the tensors are not of one
+/// number type of up to 32 bits.
 pub fn standard(
     query: Tensor<4>,
     key: Tensor<4>,
@@ -60,6 +61,7 @@ pub fn standard(
         d_head,
         d_value,
     } = &shape;
+    check(op, [query.dtype(), key.dtype(), value.dtype()]);
     options.check(op, &shape);
     let scale = options.scale.unwrap_or(shape.default_scale());
     let device = query.device();
@@ -155,8 +157,8 @@ fn softmax(scores: Tensor<4>, hidden: Option<Tensor<4, Bool>>) -> Tensor<4> {
         None => scores,
     };
     // Softmax does not change when a row is shifted, so neither does its
-    // gradient: the shift is detached.
-    let largest = scores.clone().detach().max_dim(3); // [batch, heads, seq_q, 1]
+    // gradient: the shift is detached. It is finite, though a bias may not be.
+    let largest = scores.clone().detach().max_dim(3).clamp_min(f32::MIN); // [batch, heads, seq_q, 1]
     let exponentials = scores.sub(largest).exp();
     let exponentials = match hidden {
         Some(hidden) => exponentials.mask_fill(hidden, 0.0),

@@ -71,6 +71,22 @@ pub fn catalogue() -> Vec<Problem> {
             },
             ..Problem::new("dense-mask", [2, 2, 4, 5, 4])
         },
+        // Masks over several tiles of every body.
+        Problem {
+            kv_heads: 1,
+            mask: Mask::Scattered {
+                hidden: 0.6,
+                blind_every: 7,
+            },
+            ..Problem::new("dense-mask-tiles", [1, 2, 270, 290, 8])
+        },
+        Problem {
+            mask: Mask::KeyPadding(vec![
+                (0..300).map(|j| j < 40 || j % 7 == 3).collect(),
+                (0..300).map(|j| j > 260).collect(),
+            ]),
+            ..Problem::new("key-padding-tiles", [2, 1, 40, 300, 8])
+        },
         Problem {
             mask: Mask::All(vec![Mask::Causal, Mask::KeyLengths(vec![6, 3])]),
             ..Problem::new("causal-and-lengths", [2, 2, 6, 6, 4])

@@ -33,7 +33,7 @@ impl TilePlan {
             MARGIN - 18.0,
             MARGIN + width,
             MARGIN - 9.0,
-            percent(self.density()),
+            percent(self.density_of(0)),
         );
         for row in 0..self.rows() {
             let queries = self.queries(row);

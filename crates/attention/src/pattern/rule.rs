@@ -226,7 +226,7 @@ impl Rule {
         queries: Range<usize>,
         key: usize,
     ) -> u64 {
-        debug_assert!(queries.len() <= 64);
+        assert!(queries.len() <= 64, "a bit for each of up to 64 queries");
         let first = place(shape, queries.start);
         let key_at = key as i64;
         // The queries whose places are in a range.

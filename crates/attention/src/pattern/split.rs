@@ -48,10 +48,17 @@ impl Pattern {
         match self {
             Self::Full | Self::KeyPadding(_) | Self::Dense(_) => Rule::Full,
             Self::Causal => Rule::Causal,
-            &Self::Window { left, right } => Rule::Window { left, right },
-            &Self::Block { size } => Rule::Block { size },
-            Self::Blocks { size, seen } => Rule::blocks(*size, seen),
-            &Self::Strided { stride } => Rule::Strided { stride },
+            &Self::Window { left, right } => Rule::Window {
+                left: left.min(FAR),
+                right: right.min(FAR),
+            },
+            &Self::Block { size } => Rule::Block {
+                size: size.min(FAR),
+            },
+            Self::Blocks { size, seen } => Rule::blocks((*size).min(FAR), seen),
+            &Self::Strided { stride } => Rule::Strided {
+                stride: stride.min(FAR),
+            },
             Self::Global(places) => Rule::global(places),
             Self::Documents(ids) => Rule::documents(ids),
             Self::KeyLengths(lengths) => Rule::KeyLengths(lengths.clone()),
@@ -66,5 +73,54 @@ impl Pattern {
             Self::And(a, b) | Self::Or(a, b) => a.needs_a_tensor() || b.needs_a_tensor(),
             _ => false,
         }
+    }
+}
+
+/// Further than any sequence reaches, and far enough from the end of the numbers that
+/// places can be added to it: `usize::MAX` is how people say "without end".
+const FAR: usize = i64::MAX as usize / 4;
+
+#[cfg(test)]
+mod tests {
+    use crate::{AttentionShape, Pattern};
+
+    #[test]
+    fn without_end_is_further_than_any_key() {
+        let shape = AttentionShape {
+            batch: 1,
+            heads: 1,
+            kv_heads: 1,
+            seq_q: 5,
+            seq_k: 5,
+            d_head: 1,
+            d_value: 1,
+        };
+        let hidden = |pattern: Pattern| {
+            let mut hidden = Vec::new();
+            let rule = pattern.rule();
+            rule.write_hidden(&shape, 0, [0..5, 0..5], &mut hidden);
+            // A plan that leaves out what is seen would hide it too.
+            assert!(pattern.plan(&shape, [1, 1]).density() > 0.0);
+            hidden
+        };
+        let end = usize::MAX;
+        let past = Pattern::Window {
+            left: end,
+            right: 0,
+        };
+        assert_eq!(hidden(past), hidden(Pattern::Causal));
+        let all = Pattern::Window {
+            left: end,
+            right: end,
+        };
+        assert_eq!(hidden(all), hidden(Pattern::Full));
+        assert_eq!(hidden(Pattern::Block { size: end }), hidden(Pattern::Full));
+        let one = Pattern::Blocks {
+            size: end,
+            seen: vec![vec![0]],
+        };
+        assert_eq!(hidden(one), hidden(Pattern::Full));
+        let own = Pattern::Window { left: 0, right: 0 };
+        assert_eq!(hidden(Pattern::Strided { stride: end }), hidden(own));
     }
 }

@@ -14,6 +14,8 @@ use crate::pattern::rule::Rule;
 /// Whether a call on a CUDA device, without a mask or a bias, is one it can compute.
 pub(super) fn can(settings: &TiledSettings) -> bool {
     let AttentionShape {
+        batch,
+        heads,
         seq_q,
         seq_k,
         d_head,
@@ -29,7 +31,18 @@ pub(super) fn can(settings: &TiledSettings) -> bool {
         settings.softcap.is_none() && settings.alibi.is_none() && settings.dropout.is_none();
     // It reads four numbers at a time, and has no shared heads without a copy.
     let aligned = d_head.is_multiple_of(4) && d_value.is_multiple_of(4);
-    pattern && plain && aligned && settings.shape.group() == 1
+    // Its grid has no room for more.
+    let fits = batch.max(heads) <= u16::MAX as usize;
+    pattern && plain && aligned && fits && settings.shape.group() == 1
+}
+
+/// A tensor as it can be read there: numbers of a row side by side, rows four apart.
+fn laid_out(tensor: &TchTensor) -> Tensor {
+    let tensor = &tensor.tensor;
+    match tensor.stride().split_last() {
+        Some((1, others)) if others.iter().all(|stride| stride % 4 == 0) => tensor.shallow_clone(),
+        _ => tensor.contiguous(),
+    }
 }
 
 /// Context and log-sum-exp.
@@ -40,9 +53,9 @@ pub(super) fn forward(
     settings: &TiledSettings,
 ) -> (TchTensor, TchTensor) {
     let (context, log_sum_exp, _, _) = Tensor::internal_scaled_dot_product_efficient_attention(
-        &query.tensor,
-        &key.tensor,
-        &value.tensor,
+        &laid_out(query),
+        &laid_out(key),
+        &laid_out(value),
         None::<Tensor>,
         true,
         0.0,
@@ -54,10 +67,8 @@ pub(super) fn forward(
         .narrow(2, 0, settings.shape.seq_q as i64)
         .unsqueeze(3)
         .copy();
-    (
-        TchTensor::new(context.contiguous()),
-        TchTensor::new(log_sum_exp),
-    )
+    // As it is: its backward pass wants it laid out by place, as this is inside.
+    (TchTensor::new(context), TchTensor::new(log_sum_exp))
 }
 
 /// The gradients by query, key and value.
@@ -68,7 +79,7 @@ pub(super) fn backward(
 ) -> [TchTensor; 3] {
     let AttentionShape { seq_q, seq_k, .. } = settings.shape;
     // It wants [batch, seq, heads, d], and room in the log-sum-exp for whole groups of 32.
-    let by_place = |tensor: &TchTensor| tensor.tensor.transpose(1, 2);
+    let by_place = |tensor: &TchTensor| laid_out(tensor).transpose(1, 2);
     let more = seq_q.next_multiple_of(32) - seq_q;
     let log_sum_exp = log_sum_exp
         .tensor

@@ -165,7 +165,7 @@ where
                 bias.clone(),
                 settings.clone(),
             );
-            debug_assert_eq!(context.dtype(), DType::F32);
+            assert_eq!(context.dtype(), DType::F32);
             let waiting = Waiting::<B>::default();
             let state = State {
                 query: nodes[0],

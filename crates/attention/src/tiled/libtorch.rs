@@ -87,7 +87,12 @@ impl TiledBackward for LibTorch {
 impl Host for LibTorch {
     fn numbers(tensor: &TchTensor) -> Cow<'_, [f32]> {
         let tensor = &tensor.tensor;
-        if tensor.is_contiguous() && tensor.kind() == tch::Kind::Float {
+        assert!(
+            tensor.kind() == tch::Kind::Float,
+            "flash attention: {:?} tensors cannot be here",
+            tensor.kind()
+        );
+        if tensor.is_contiguous() {
             // SAFETY: contiguous numbers of this type in the host's memory, as many as
             // the tensor has, kept by it for as long as it is borrowed. Nothing writes
             // to a tensor that is an input of ours.
@@ -96,10 +101,7 @@ impl Host for LibTorch {
             return Cow::Borrowed(numbers);
         }
         let mut numbers = vec![0.0; tensor.numel()];
-        tensor
-            .contiguous()
-            .to_kind(tch::Kind::Float)
-            .copy_data(&mut numbers, tensor.numel());
+        tensor.contiguous().copy_data(&mut numbers, tensor.numel());
         Cow::Owned(numbers)
     }
 

@@ -108,15 +108,14 @@ pub fn flash_with_log_sum_exp(
 ) -> Flashed {
     let (settings, hidden) = settle(&query, &key, &value, options);
     let stored = query.dtype();
-    let [query, key, value] =
-        [query, key, value].map(|tensor| widen(tensor).dequantize().into_dispatch());
+    let [query, key, value] = [query, key, value].map(|tensor| widen(tensor).into_dispatch());
     let has_more = hidden.is_some() || options.bias.is_some();
     let hidden: MoreHidden<Dispatch> = match hidden {
         Some(hidden) => MoreHidden::Where(hidden.into_dispatch()),
         None => MoreHidden::Nothing,
     };
     let bias: Bias<Dispatch> = match &options.bias {
-        Some(bias) => Bias::Added(widen(bias.clone()).dequantize().into_dispatch()),
+        Some(bias) => Bias::Added(widen(bias.clone()).into_dispatch()),
         None => Bias::Nothing,
     };
     let body = body(&query.kind, has_more, &settings);

@@ -61,7 +61,9 @@ pub(super) fn forward<B: Backend>(
             let key = B::float_slice(key.clone(), &rows(&tile.keys));
             let value = B::float_slice(value.clone(), &rows(&tile.keys));
             let Scored { scores, hidden, .. } = call.scores(query.clone(), key, &tile);
+            // A bias may be minus infinity, and a row of it must not meet itself.
             let most_here = B::float_max_dim(scores.clone(), 3); // [batch, kv_heads, group * tile, 1]
+            let most_here = B::float_clamp_min(most_here, LOWEST.into());
             let most = match &state {
                 Some((most, ..)) => larger::<B>(most.clone(), most_here),
                 None => most_here,

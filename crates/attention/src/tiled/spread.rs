@@ -11,7 +11,7 @@ pub(crate) struct Spread<'a, T> {
 impl<'a, T: Copy> Spread<'a, T> {
     /// Numbers of `dims`, row by row.
     pub(crate) fn new(numbers: &'a [T], dims: [usize; 4]) -> Self {
-        debug_assert_eq!(numbers.len(), dims.iter().product::<usize>());
+        assert_eq!(numbers.len(), dims.iter().product::<usize>());
         let mut strides = [0; 4];
         let mut stride = 1;
         for dim in (0..4).rev() {

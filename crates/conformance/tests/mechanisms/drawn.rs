@@ -46,7 +46,7 @@ prop_compose! {
         batch in 1..3usize,
         kv_heads in 1..3usize,
         group in 1..3usize,
-        // Up to two tiles of keys and of queries on the CPU.
+        // Up to three tiles of queries and two of keys on the CPU.
         seq_q in prop_oneof![1..12usize, 60..70usize, 1..130usize],
         seq_k in prop_oneof![1..12usize, 94..98usize, 1..130usize],
         d_head in 1..20usize,

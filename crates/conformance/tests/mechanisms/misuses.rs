@@ -212,7 +212,7 @@ const MISUSES: &[Misuse] = &[
                 &AttentionOptions::new().with_softcap(0.0),
             );
         },
-        "a softcap must be a finite number above 0, got 0",
+        "a softcap must be above 0 and at most 1e30, got 0",
     ),
     (
         "an-infinite-scale",
@@ -221,6 +221,14 @@ const MISUSES: &[Misuse] = &[
             with_options(mechanism, device, &options);
         },
         "a scale must be a finite number, got inf",
+    ),
+    (
+        "a-slope-without-end",
+        |mechanism, device| {
+            let options = AttentionOptions::new().with_alibi([0.5, f32::INFINITY, 0.5, 0.5]);
+            with_options(mechanism, device, &options);
+        },
+        "an ALiBi slope must be a finite number, got inf",
     ),
     (
         "too-few-slopes",

@@ -323,19 +323,20 @@ impl<'a> TileRoom<'a> {
         } = call.shape;
         let kv_head = tile.example * kv_heads + tile.head / call.shape.group();
         let (seen, first) = (tile.keys.len(), kv_head * seq_k + tile.keys.start);
-        let (scores, d_scores) = (self.weights.as_mut_ptr(), self.d_scores.as_mut_ptr());
+        let d_scores = self.d_scores.as_mut_ptr();
         // SAFETY: the caller enabled the instructions; sizes are those of `new`.
         unsafe {
             matmul::<S>(
                 [seen, d_head, QUERIES],
                 by_key(call.key.as_ptr().add(first * d_head), d_head),
                 (self.turned.as_ptr(), QUERIES),
-                (scores, QUERIES),
+                (self.weights.as_mut_ptr(), QUERIES),
                 Into::Fresh,
             );
             if !(tile.is_whole && call.is_plain()) {
                 finish_scores::<S>(call, tile, self.weights, self.slope);
             }
+            let scores = self.weights.as_mut_ptr();
             matmul::<S>(
                 [seen, d_value, QUERIES],
                 by_key(call.value.as_ptr().add(first * d_value), d_value),

@@ -134,44 +134,35 @@ pub(super) fn backward(call: &Call<'_>, upstream: &Upstream<'_>) -> Gradients {
         .zip(d_value.par_chunks_mut(shape.seq_k * shape.d_value))
         .enumerate()
         .for_each(|(kv_head, ((d_query, d_key), d_value))| {
-            let run = |rows: Range<usize>, out: Out<'_>| {
-                // SAFETY: `run` was chosen for this processor.
-                unsafe { run(call, upstream, kv_head, rows, out) };
-            };
-            if let [rows] = parts.as_slice() {
+            // Each part but the first adds into a copy; copies are added up in order.
+            let mut copies: Vec<[Vec<f32>; 2]> = parts[1..]
+                .iter()
+                .map(|_| [vec![0.0; d_key.len()], vec![0.0; d_value.len()]])
+                .collect();
+            let copied = copies
+                .iter_mut()
+                .map(|[d_key, d_value]| (d_key.as_mut_slice(), d_value.as_mut_slice()));
+            let into = std::iter::once((&mut *d_key, &mut *d_value)).chain(copied);
+            let mut rest = d_query;
+            let mut tasks = Vec::with_capacity(parts.len());
+            for (rows, (d_key, d_value)) in parts.iter().zip(into) {
+                let queries: usize = rows.clone().map(|row| queries_in(call, row)).sum();
+                let (d_query, after) = rest.split_at_mut(queries * shape.d_head);
+                rest = after;
                 let out = Out {
                     d_query,
                     d_key,
                     d_value,
                 };
-                run(rows.clone(), out);
-                return;
+                tasks.push((rows.clone(), out));
             }
-            // Each part adds into its own copy; copies are added up at the end, in order.
-            let mut rest = d_query;
-            let mut numbered = Vec::new();
-            for rows in &parts {
-                let queries: usize = rows.clone().map(|row| queries_in(call, row)).sum();
-                let (own, after) = rest.split_at_mut(queries * shape.d_head);
-                numbered.push((rows.clone(), own));
-                rest = after;
-            }
-            let copies: Vec<(Vec<f32>, Vec<f32>)> = numbered
-                .into_par_iter()
-                .map(|(rows, d_query)| {
-                    let mut copy = (vec![0.0; d_key.len()], vec![0.0; d_value.len()]);
-                    let out = Out {
-                        d_query,
-                        d_key: &mut copy.0,
-                        d_value: &mut copy.1,
-                    };
-                    run(rows, out);
-                    copy
-                })
-                .collect();
-            for (key, value) in copies {
-                add(d_key, &key);
-                add(d_value, &value);
+            tasks.into_par_iter().for_each(|(rows, out)| {
+                // SAFETY: `run` was chosen for this processor.
+                unsafe { run(call, upstream, kv_head, rows, out) };
+            });
+            for [key, value] in &copies {
+                add(d_key, key);
+                add(d_value, value);
             }
         });
     Gradients {
@@ -233,17 +224,26 @@ pub(super) fn backward_of_bias(
     d_bias
 }
 
-/// The rows of tiles of a key and value head, in parts to be computed side by side:
-/// one part while there are two heads for each thread.
+/// The rows of tiles of a key and value head, in parts to be computed side by side: so
+/// many that a thread that is held up leaves others something to take over.
 fn parts(call: &Call<'_>) -> Vec<Range<usize>> {
     let shape = call.shape;
     let heads = shape.batch * shape.kv_heads;
     let rows = shape.group() * call.plan.rows();
-    let wanted = (2 * rayon::current_num_threads()).div_ceil(heads);
-    // One copy of a head's gradients for each: no more than are worth it.
-    let parts = wanted.clamp(1, rows.div_ceil(4));
+    let wanted = (TASKS * rayon::current_num_threads()).div_ceil(heads);
+    // Each but the first takes a copy of its head's gradients: no more than are worth
+    // their time and their memory.
+    let copy = size_of::<f32>() * (call.key.len() + call.value.len());
+    let copies = (COPIES_AT_MOST / copy).max(1);
+    let parts = wanted.clamp(1, rows.div_ceil(4)).min(1 + copies);
     tiles(rows, rows.div_ceil(parts)).collect()
 }
+
+/// Tasks of the backward pass for each thread, if there are enough queries.
+const TASKS: usize = 8;
+/// Bytes that copies of gradients may take, all heads together; where one of each takes
+/// more, there is still one.
+const COPIES_AT_MOST: usize = 1 << 26;
 
 /// Queries in a row of tiles, counted over all heads that share keys and values.
 fn queries_in(call: &Call<'_>, row: usize) -> usize {

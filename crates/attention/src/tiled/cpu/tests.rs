@@ -27,28 +27,43 @@ fn numbers(count: usize, mut seed: u64) -> Vec<f32> {
     (0..count).map(|_| 4.0 * next()).collect()
 }
 
-/// Sizes that divide nothing: two heads on one of keys and values, two tiles of queries,
-/// three of keys.
-const SHAPE: AttentionShape = AttentionShape {
-    batch: 1,
-    heads: 2,
-    kv_heads: 1,
-    seq_q: 70,
-    seq_k: 203,
-    d_head: 20,
-    d_value: 37,
-};
+/// Two heads on one of keys and values, two tiles of queries, three of keys; widths that
+/// divide nothing, and widths of whole registers.
+const SHAPES: [AttentionShape; 2] = [
+    AttentionShape {
+        batch: 1,
+        heads: 2,
+        kv_heads: 1,
+        seq_q: 70,
+        seq_k: 203,
+        d_head: 20,
+        d_value: 37,
+    },
+    AttentionShape {
+        batch: 1,
+        heads: 2,
+        kv_heads: 1,
+        seq_q: 70,
+        seq_k: 203,
+        d_head: 32,
+        d_value: 16,
+    },
+];
 
 /// Context, log-sum-exp, gradients by query, key, value and bias, with every option on,
 /// each tensor in memory that `place` provides.
-fn compute<T: AsMut<[f32]>>(kind: Kind, place: impl Fn(&[f32]) -> T) -> [Vec<f32>; 6] {
+fn compute<T: AsMut<[f32]>>(
+    kind: Kind,
+    shape: &AttentionShape,
+    place: impl Fn(&[f32]) -> T,
+) -> [Vec<f32>; 6] {
     let AttentionShape {
         seq_q,
         seq_k,
         d_head,
         d_value,
         ..
-    } = SHAPE;
+    } = *shape;
     let random = |count: usize, seed| place(&numbers(count, seed));
     let zeros = |count: usize| place(&vec![0.0; count]);
     let mut query = random(2 * seq_q * d_head, 1);
@@ -56,15 +71,17 @@ fn compute<T: AsMut<[f32]>>(kind: Kind, place: impl Fn(&[f32]) -> T) -> [Vec<f32
     let mut value = random(seq_k * d_value, 3);
     let mut d_context = random(2 * seq_q * d_value, 4);
     let mut bias = random(2 * seq_q * seq_k, 5);
+    let mut d_log_sum_exp = random(2 * seq_q, 6);
+    let hidden: Vec<u8> = (0..seq_k).map(|key| u8::from(key % 5 == 2)).collect();
     let rule = Arc::new(Rule::Causal);
     let sights = Sights {
-        shape: &SHAPE,
+        shape,
         rule: &rule,
-        hidden: None,
+        hidden: Some(Spread::new(&hidden, [1, 1, 1, seq_k])),
     };
     let call = Call {
-        shape: SHAPE,
-        plan: &kept(&rule, &SHAPE, [QUERIES, KEYS], Examples::Each),
+        shape: *shape,
+        plan: &kept(&rule, shape, [QUERIES, KEYS], Examples::Each),
         sights: &sights,
         scale: 0.3,
         softcap: Some(2.0),
@@ -92,7 +109,7 @@ fn compute<T: AsMut<[f32]>>(kind: Kind, place: impl Fn(&[f32]) -> T) -> [Vec<f32
         context: kept_context.as_mut(),
         log_sum_exp: kept_sums.as_mut(),
         d_context: d_context.as_mut(),
-        d_log_sum_exp: None,
+        d_log_sum_exp: Some(d_log_sum_exp.as_mut()),
     };
     let mut d_query = zeros(2 * seq_q * d_head);
     let mut d_key = zeros(seq_k * d_head);
@@ -119,15 +136,17 @@ fn compute<T: AsMut<[f32]>>(kind: Kind, place: impl Fn(&[f32]) -> T) -> [Vec<f32
 
 #[test]
 fn kinds_agree() {
-    let results: Vec<_> = kinds()
-        .into_iter()
-        .map(|kind| compute(kind, <[f32]>::to_vec))
-        .collect();
-    for other in &results[1..] {
-        for (a, b) in results[0].iter().zip(other) {
-            let size = a.iter().fold(0f32, |size, x| size.max(x.abs()));
-            for (a, b) in a.iter().zip(b) {
-                assert!((a - b).abs() <= 1e-5 * size, "{a} and {b}, of {size}");
+    for shape in &SHAPES {
+        let results: Vec<_> = kinds()
+            .into_iter()
+            .map(|kind| compute(kind, shape, <[f32]>::to_vec))
+            .collect();
+        for other in &results[1..] {
+            for (a, b) in results[0].iter().zip(other) {
+                let size = a.iter().fold(0f32, |size, x| size.max(x.abs()));
+                for (a, b) in a.iter().zip(b) {
+                    assert!((a - b).abs() <= 1e-5 * size, "{a} and {b}, of {size}");
+                }
             }
         }
     }
@@ -138,10 +157,13 @@ fn kinds_agree() {
 #[cfg(unix)]
 #[test]
 fn kernels_stay_within_their_tensors() {
-    for kind in kinds() {
-        let free = compute(kind, <[f32]>::to_vec);
+    for (kind, shape) in kinds()
+        .into_iter()
+        .flat_map(|kind| SHAPES.iter().map(move |shape| (kind, shape)))
+    {
+        let free = compute(kind, shape, <[f32]>::to_vec);
         for edge in [guarded::Edge::End, guarded::Edge::Start] {
-            let fenced = compute(kind, |numbers| guarded::Guarded::new(numbers, edge));
+            let fenced = compute(kind, shape, |numbers| guarded::Guarded::new(numbers, edge));
             assert_eq!(fenced, free, "{}", kind.word());
         }
     }
