@@ -205,7 +205,8 @@ impl Rows {
             let queries = start..shape.seq_q.min(start + tile_q);
             let first = rows.runs.len();
             // Halves of halves: where a row is empty or full, one question is enough.
-            let mut asked = vec![0..across];
+            let mut asked = Vec::new();
+            asked.push(0..across);
             while let Some(tiles) = asked.pop() {
                 let keys = tiles.start * tile_k..shape.seq_k.min(tiles.end * tile_k);
                 match sight(queries.clone(), keys) {

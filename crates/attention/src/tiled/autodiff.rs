@@ -136,14 +136,17 @@ impl<B: TiledForward + TiledBackward, C: CheckpointStrategy> TiledForward for Au
     }
 }
 
+/// A tensor that knows where it came from.
+type Recorded<B, C> = FloatTensor<Autodiff<B, C>>;
+
 /// Computes forward, and records the way back if anybody wants a gradient.
 fn record<B: TiledForward + TiledBackward, C: CheckpointStrategy, const PARENTS: usize>(
-    [query, key, value]: [FloatTensor<Autodiff<B, C>>; 3],
+    [query, key, value]: [Recorded<B, C>; 3],
     parents: [NodeGuard; PARENTS],
     hidden: MoreHidden<B>,
     bias: Bias<B>,
     settings: TiledSettings,
-) -> (FloatTensor<Autodiff<B, C>>, FloatTensor<Autodiff<B, C>>)
+) -> (Recorded<B, C>, Recorded<B, C>)
 where
     FromContext: Backward<B, PARENTS, State = State<B>>,
 {
