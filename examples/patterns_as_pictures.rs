@@ -1,7 +1,7 @@
 //! Draws which tiles of the score matrix each pattern computes, one SVG file each.
 //!
 //! ```sh
-//! cargo run --release -p zoo-examples --bin patterns_as_pictures -- pictures
+//! cargo run --release -p zoo-examples --features flex --bin patterns_as_pictures -- pictures
 //! ```
 
 use std::path::PathBuf;
