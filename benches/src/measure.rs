@@ -2,13 +2,12 @@
 
 use anyhow::Result;
 use burn::tensor::{Device, Distribution, Tensor};
-use zoo_attention::which_body;
+use zoo_attention::{MechanismConfig, which_body_of};
 use zoo_backend::{Meter, Opened};
 use zoo_comparison::case::{Case, Fault, Pass, Subject, queries_to_check};
 use zoo_comparison::record::{Measured, Outcome, Peak};
 use zoo_conformance::{Errors, Tensors, judge_forward, judge_gradients};
-use zoo_testkit::{Mismatch, Problem};
-use zoo_words::Mechanism;
+use zoo_testkit::{Mask, Mismatch, Problem};
 
 use crate::timing::{Sampling, samples, wait_for};
 
@@ -34,7 +33,11 @@ pub(crate) fn measure(
         Pass::Train => opened.device.clone().autodiff(),
     };
     // Start threads, load kernels, let the backend set itself up.
-    let small = Problem::new("small", [1, 1, 8, 8, 8]);
+    let small = Problem {
+        // Every mechanism takes it.
+        mask: Mask::Causal,
+        ..Problem::new("small", [1, 1, 8, 8, 8])
+    };
     Work::new(case, &small, &device).run();
     wait_for(&device)?;
 
@@ -76,8 +79,8 @@ pub(crate) fn measure(
 /// What is run again and again, its inputs on the device.
 enum Work {
     Matmul(Tensor<2>, Tensor<2>),
-    Forward(Mechanism, Tensors),
-    Train(Mechanism, Tensors),
+    Forward(MechanismConfig, Tensors),
+    Train(MechanismConfig, Tensors),
 }
 
 impl Work {
@@ -89,37 +92,39 @@ impl Work {
                 Self::Matmul(draw(), draw())
             }
             (Subject::Mechanism(mechanism), Pass::Forward) => {
-                Self::Forward(mechanism, Tensors::new(problem, &problem.inputs(), device))
+                let tensors = Tensors::new(problem, &problem.inputs(), device);
+                Self::Forward(mechanism.into(), tensors)
             }
             (Subject::Mechanism(mechanism), Pass::Train) => {
                 let tensors = Tensors::new(problem, &problem.inputs(), device);
-                Self::Train(mechanism, tensors.require_grad())
+                Self::Train(mechanism.into(), tensors.require_grad())
             }
         }
     }
 
     fn body(&self) -> Option<&'static str> {
-        match self {
-            Self::Forward(Mechanism::Flash, tensors) | Self::Train(Mechanism::Flash, tensors) => {
-                let Tensors {
-                    query,
-                    key,
-                    value,
-                    options,
-                    ..
-                } = tensors;
-                Some(which_body(query, key, value, options))
+        let (mechanism, tensors) = match self {
+            Self::Matmul(..) => return None,
+            Self::Forward(mechanism, tensors) | Self::Train(mechanism, tensors) => {
+                (mechanism, tensors)
             }
-            _ => None,
-        }
+        };
+        let Tensors {
+            query,
+            key,
+            value,
+            options,
+            ..
+        } = tensors;
+        which_body_of(mechanism, query, key, value, options).map(|body| body.word())
     }
 
     /// Runs it once. Whatever is returned holds the results.
     fn run(&self) -> Box<dyn std::any::Any> {
         match self {
             Self::Matmul(a, b) => Box::new(a.clone().matmul(b.clone())),
-            Self::Forward(mechanism, tensors) => Box::new(tensors.attend(*mechanism)),
-            Self::Train(mechanism, tensors) => Box::new(tensors.train(*mechanism)),
+            Self::Forward(mechanism, tensors) => Box::new(tensors.attend(mechanism)),
+            Self::Train(mechanism, tensors) => Box::new(tensors.train(mechanism)),
         }
     }
 }
@@ -129,6 +134,7 @@ fn check(case: &Case, device: &Device, fault: Option<Fault>) -> Option<Result<Er
     let Subject::Mechanism(mechanism) = case.subject else {
         return None;
     };
+    let mechanism = &mechanism.into();
     let problem = &case.problem;
     let queries = queries_to_check(problem);
     let mut inputs = problem.inputs();

@@ -10,6 +10,7 @@ mod check;
 mod doctor;
 mod libtorch;
 mod places;
+mod readme;
 mod test;
 mod vulkan;
 
@@ -38,6 +39,8 @@ enum Command {
     Check(check::Check),
     /// Show what this machine has, what is missing, and how to get it
     Doctor(doctor::Doctor),
+    /// Write the parts of the README that follow from the code
+    Readme(readme::Readme),
 }
 
 fn main() -> ExitCode {
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Command::Test(test) => test.run(),
         Command::Check(check) => check.run(),
         Command::Doctor(doctor) => doctor.run(),
+        Command::Readme(readme) => readme.run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

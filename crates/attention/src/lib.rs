@@ -2,8 +2,11 @@
 //!
 //! | room | what it is |
 //! |---|---|
+//! | [`mod@additive`] | the first attention: a small network scores query and key; returns its weights |
 //! | [`pattern`] | who may see whom: one vocabulary of masks for every mechanism |
+//! | [`sparse`] | scattered keys brought together: `strided` |
 //! | [`mod@standard`] | softmax attention that holds the whole weight matrix and returns it; the readable reference |
+//! | [`mod@linear`] | products of features instead of a softmax: time and memory grow with the length alone; and `retention`, which forgets |
 //! | [`tiled`] | `flash`: the same result without the matrix, forward and backward |
 //!
 //! Ops take `[batch, heads, seq, d_head]`, and the same words mean the same
@@ -17,22 +20,28 @@
 //!
 //! No backend is named here: tensors bring their device with them.
 
+pub mod additive;
 mod counter;
 mod dropout;
+pub mod linear;
 mod mechanism;
 mod options;
 pub mod pattern;
 mod positions;
 mod precision;
 mod shape;
+pub mod sparse;
 pub mod standard;
 pub mod tiled;
 
+pub use additive::additive;
 pub use dropout::Dropout;
-pub use mechanism::{Mechanism, attend};
+pub use linear::{FeatureMap, RandomFeatures, linear, retention, retention_decays};
+pub use mechanism::{LinearFeatures, Mechanism, MechanismConfig, attend, which_body_of};
 pub use options::AttentionOptions;
 pub use pattern::Pattern;
 pub use positions::alibi_slopes;
 pub use shape::AttentionShape;
+pub use sparse::strided;
 pub use standard::standard;
-pub use tiled::{Flashed, flash, flash_with_log_sum_exp, merge, which_body};
+pub use tiled::{Body, Flashed, flash, flash_with_log_sum_exp, merge, which_body};

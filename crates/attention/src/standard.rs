@@ -13,7 +13,7 @@
 //! and gives it back: the reference the fast mechanisms are read beside, and the
 //! one to take when the weights themselves are wanted.
 
-use burn::tensor::{Bool, FloatDType, Int, Tensor, TensorData};
+use burn::tensor::{Bool, DType, FloatDType, Int, Tensor, TensorData};
 
 use crate::precision::{check, narrow, widen};
 use crate::{AttentionOptions, AttentionShape, Dropout};
@@ -59,13 +59,11 @@ pub fn standard(
         seq_q,
         seq_k,
         d_head,
-        d_value,
+        ..
     } = &shape;
     check(op, [query.dtype(), key.dtype(), value.dtype()]);
     options.check(op, &shape);
     let scale = options.scale.unwrap_or(shape.default_scale());
-    let device = query.device();
-    let hidden = options.pattern.hidden(op, &shape, &device);
 
     let stored = query.dtype();
     let [query, key, value] = [query, key, value].map(widen);
@@ -76,12 +74,35 @@ pub fn standard(
     let query = query.reshape([batch, kv_heads, all_queries, d_head]);
     let scores = query.matmul(key.swap_dims(2, 3)).mul_scalar(scale); // [batch, kv_heads, group * seq_q, seq_k]
     let scores = scores.reshape([batch, heads, seq_q, seq_k]);
+    attend_by_scores(op, scores, value, options, &shape, stored)
+}
+
+/// From scores `[batch, heads, seq_q, seq_k]` on: what the options do to them, the softmax
+/// over what is seen, and the mean of the values.
+pub(crate) fn attend_by_scores(
+    op: &str,
+    scores: Tensor<4>,
+    value: Tensor<4>,
+    options: &AttentionOptions,
+    shape: &AttentionShape,
+    stored: DType,
+) -> Attended {
+    let &AttentionShape {
+        batch,
+        heads,
+        kv_heads,
+        seq_q,
+        seq_k,
+        d_value,
+        ..
+    } = shape;
+    let hidden = options.pattern.hidden(op, shape, &scores.device());
     let scores = match options.softcap {
         Some(cap) => scores.div_scalar(cap).tanh().mul_scalar(cap),
         None => scores,
     };
     let scores = match &options.alibi {
-        Some(slopes) => scores.clone() - falling(slopes, &shape, &scores),
+        Some(slopes) => scores.clone() - falling(slopes, shape, &scores),
         None => scores,
     };
     let scores = match &options.bias {
@@ -90,11 +111,11 @@ pub fn standard(
     };
     let weights = softmax(scores, hidden); // [batch, heads, seq_q, seq_k]
     let kept = match &options.dropout {
-        Some(dropout) => weights.clone() * factors(dropout, &shape, &weights),
+        Some(dropout) => weights.clone() * factors(dropout, shape, &weights),
         None => weights.clone(),
     };
     let context = kept
-        .reshape([batch, kv_heads, all_queries, seq_k])
+        .reshape([batch, kv_heads, shape.group() * seq_q, seq_k])
         .matmul(value) // [batch, kv_heads, group * seq_q, d_value]
         .reshape([batch, heads, seq_q, d_value]);
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use zoo_testkit::{Problem, find};
+use zoo_testkit::{Features, Formula, Problem, find};
 use zoo_words::{Dtype, Mechanism, UnknownWord};
 
 /// What computes the case.
@@ -136,15 +136,32 @@ impl Case {
         let pairs = (problem.queries() * problem.seq_k) as f64;
         match self.subject {
             Subject::Matmul => 2.0 * pairs * problem.seq_k as f64,
-            Subject::Mechanism(_) => {
-                let width = (problem.d_head + problem.d_value) as f64;
-                let forward = 2.0 * pairs * problem.density() * width;
+            Subject::Mechanism(mechanism) => {
+                let forward = match self.given_to(mechanism) {
+                    Some(given) => forward_work(&given),
+                    None => 0.0,
+                };
                 match self.pass {
                     Pass::Forward => forward,
                     // The backward pass does five matmuls where the forward pass does two.
                     Pass::Train => 3.5 * forward,
                 }
             }
+        }
+    }
+
+    /// What a mechanism computes of the problem, if it takes it.
+    fn given_to(&self, mechanism: Mechanism) -> Option<Problem> {
+        // How many random features there are counts here, not which.
+        let directions = |count: usize, _: u64, d_head: usize| vec![0.0; count * d_head];
+        self.problem.given_to(&mechanism.into(), directions)
+    }
+
+    /// Whether its subject takes its problem.
+    pub fn is_possible(&self) -> bool {
+        match self.subject {
+            Subject::Matmul => true,
+            Subject::Mechanism(mechanism) => self.given_to(mechanism).is_some(),
         }
     }
 
@@ -168,6 +185,22 @@ impl Case {
         };
         count * bytes
     }
+}
+
+/// Floating-point operations of the matmuls of a forward pass.
+fn forward_work(problem: &Problem) -> f64 {
+    let features = match &problem.formula {
+        Formula::Softmax | Formula::Additive(_) => {
+            let pairs = (problem.queries() * problem.seq_k) as f64;
+            let width = (problem.d_head + problem.d_value) as f64;
+            return 2.0 * pairs * problem.density() * width;
+        }
+        Formula::Features(Features::Random { directions }) => directions.len() / problem.d_head,
+        Formula::Features(_) | Formula::Retention(_) => problem.d_head,
+    };
+    // Keys into the state, queries out of it.
+    let keys = problem.batch * problem.kv_heads * problem.seq_k;
+    2.0 * ((problem.queries() + keys) * features * problem.d_value) as f64
 }
 
 /// The queries whose results are compared with the oracle: all of them, or of a

@@ -143,11 +143,12 @@ impl Selection {
                 if pass == Pass::Train && problem.seq_q == 1 && self.problems.is_empty() {
                     continue;
                 }
-                cases.extend(mechanisms.iter().map(|&mechanism| Case {
+                let each = mechanisms.iter().map(|&mechanism| Case {
                     subject: Subject::Mechanism(mechanism),
                     problem: problem.clone(),
                     pass,
-                }));
+                });
+                cases.extend(each.filter(Case::is_possible));
             }
         }
         if cases.is_empty() {

@@ -1,8 +1,8 @@
 //! One problem through one mechanism, judged by the oracle.
 
 use burn::tensor::{DType, Device};
-use zoo_attention::Mechanism;
-use zoo_testkit::{Mismatch, Precision, Problem, solve_for};
+use zoo_attention::{MechanismConfig, RandomFeatures};
+use zoo_testkit::{Formula, Mismatch, Precision, Problem, solve_for};
 
 use crate::tensors::{Tensors, numbers};
 
@@ -35,7 +35,7 @@ impl Errors {
 ///
 /// The worst element, if it is further off than that dtype's tolerance.
 pub fn check_forward(
-    mechanism: Mechanism,
+    mechanism: &MechanismConfig,
     problem: &Problem,
     device: &Device,
 ) -> Result<Errors, Mismatch> {
@@ -51,13 +51,25 @@ pub fn check_forward(
 /// The worst element of the first tensor that is further off than that dtype's
 /// tolerance.
 pub fn check_gradients(
-    mechanism: Mechanism,
+    mechanism: &MechanismConfig,
     problem: &Problem,
     device: &Device,
 ) -> Result<Errors, Mismatch> {
     let device = device.clone().autodiff();
     let tensors = Tensors::new(problem, &problem.inputs(), &device);
     judge_gradients(mechanism, problem, tensors, &all_queries(problem))
+}
+
+/// What a mechanism computes of a problem, if it takes it.
+pub fn given_to(mechanism: &MechanismConfig, problem: &Problem) -> Option<Problem> {
+    problem.given_to(mechanism, |count, seed, d_head| {
+        RandomFeatures::new(count, seed).directions(d_head)
+    })
+}
+
+fn given(mechanism: &MechanismConfig, problem: &Problem) -> Problem {
+    given_to(mechanism, problem)
+        .unwrap_or_else(|| panic!("{mechanism:?} is not for the problem {}", problem.name))
 }
 
 /// Every query of a problem, for the judges.
@@ -72,11 +84,12 @@ pub fn all_queries(problem: &Problem) -> Vec<usize> {
 ///
 /// As there.
 pub fn judge_forward(
-    mechanism: Mechanism,
+    mechanism: &MechanismConfig,
     problem: &Problem,
     tensors: &Tensors,
     queries: &[usize],
 ) -> Result<Errors, Mismatch> {
+    let problem = &given(mechanism, problem);
     let answer = solve_for(problem, &tensors.inputs(), queries);
     let tolerance = precision(tensors).forward(answer.largest_score);
     let context = rows(
@@ -100,13 +113,13 @@ pub fn judge_forward(
 ///
 /// As there.
 pub fn judge_gradients(
-    mechanism: Mechanism,
+    mechanism: &MechanismConfig,
     problem: &Problem,
     tensors: Tensors,
     queries: &[usize],
 ) -> Result<Errors, Mismatch> {
-    let inputs = tensors.inputs();
-    let answer = solve_for(problem, &inputs, queries);
+    let problem = &given(mechanism, problem);
+    let answer = solve_for(problem, &tensors.inputs(), queries);
     let precision = precision(&tensors);
     let forward = precision.forward(answer.largest_score);
     let backward = precision.backward(answer.largest_score);
@@ -128,24 +141,19 @@ pub fn judge_gradients(
     // A gradient by a score is a difference, and rounded like what it is the difference
     // of. Where little is left, that is judged as a hundredth. Where nothing may be left,
     // because a query sees one key alone, nothing is: exactly. But dropout is multiplied
-    // in at two places, and what is added to all scores of a query has a gradient of many
-    // terms that cancel: both leave their rounding.
+    // in at two places, weights that are no softmax are divided at the end, and what is added to all scores of a query has a gradient of many
+    // terms that cancel: these leave their rounding.
     const LITTLE: f64 = 0.01;
-    let inexact = problem.dropout.is_some();
+    let inexact = problem.dropout.is_some() || problem.formula != Formula::Softmax;
     let cancels = inexact || problem.bias.is_some_and(|[.., seq_k]| seq_k == 1);
-    let terms = answer.d_score_terms;
     let least = |want: &[f64], terms: f64, inexact: bool| match inexact {
         true => terms,
         false if want.iter().all(|&x| x == 0.0) => 0.0,
         false => LITTLE * terms,
     };
-    let largest = |numbers: &[f32]| {
-        let size = numbers.iter().fold(0f32, |size, x| size.max(x.abs()));
-        problem.scale().abs() * f64::from(size)
-    };
-    let of_query = least(&d_query, terms * largest(&inputs.key), inexact);
-    let of_key = least(&answer.d_key, terms * largest(&inputs.query), inexact);
-    let of_bias = least(&answer.d_bias, terms, cancels);
+    let of_query = least(&d_query, answer.terms.d_query, inexact);
+    let of_key = least(&answer.d_key, answer.terms.d_key, inexact);
+    let of_bias = least(&answer.d_bias, answer.terms.d_bias, cancels);
     let bias = tensors.options.bias.as_ref();
     let by_bias = bias.map(|bias| ("d_bias", bias, &answer.d_bias, of_bias));
     let by_each = [

@@ -1,7 +1,7 @@
 //! A problem's numbers as Burn tensors, and its mask as a pattern.
 
 use burn::tensor::{Bool, DType, Device, Gradients, Tensor, TensorData};
-use zoo_attention::{AttentionOptions, Dropout, Mechanism, Pattern, attend};
+use zoo_attention::{AttentionOptions, Dropout, MechanismConfig, Pattern, attend};
 use zoo_testkit::{Inputs, Mask, Problem};
 
 /// The tensors of a problem, on a device.
@@ -88,15 +88,15 @@ impl Tensors {
     }
 
     /// The result of a mechanism, `[batch, heads, seq_q, d_value]`.
-    pub fn attend(&self, mechanism: Mechanism) -> Tensor<4> {
+    pub fn attend(&self, mechanism: &MechanismConfig) -> Tensor<4> {
         let Self {
             query, key, value, ..
         } = self.clone();
-        attend(mechanism, query, key, value, &self.options)
+        attend(mechanism.clone(), query, key, value, &self.options)
     }
 
     /// The result of a mechanism, and the gradients of `Σ upstream · result`.
-    pub fn train(&self, mechanism: Mechanism) -> (Tensor<4>, Gradients) {
+    pub fn train(&self, mechanism: &MechanismConfig) -> (Tensor<4>, Gradients) {
         let context = self.attend(mechanism);
         let gradients = (context.clone() * self.upstream.clone()).sum().backward();
         (context, gradients)

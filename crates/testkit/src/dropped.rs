@@ -23,7 +23,7 @@ pub(crate) fn is_dropped(share: f64, seed: u64, place: [usize; 4]) -> bool {
     (x as f64) < (share * 4_294_967_296.0).floor()
 }
 
-fn scramble(x: u64) -> u64 {
+pub(crate) fn scramble(x: u64) -> u64 {
     let mut x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     for (shift, factor) in [(30, 0xbf58_476d_1ce4_e5b9), (27, 0x94d0_49bb_1331_11eb)] {
         x = (x ^ (x >> shift)).wrapping_mul(factor);

@@ -108,6 +108,17 @@ impl Mask {
     }
 }
 
+impl Mask {
+    /// Whether it is drawn at random, for each head on its own.
+    pub(crate) fn is_drawn(&self) -> bool {
+        match self {
+            Self::Scattered { .. } => true,
+            Self::All(parts) | Self::Any(parts) => parts.iter().any(Self::is_drawn),
+            _ => false,
+        }
+    }
+}
+
 /// The key that a query is level with, if there is one.
 fn own(problem: &Problem, i: usize) -> Option<usize> {
     (i + problem.seq_k).checked_sub(problem.seq_q)

@@ -18,7 +18,9 @@
 //! multiplies by: 0 or `1/(1 - probability)`.
 
 use crate::dropped::is_dropped;
+use crate::formula::Formula;
 use crate::problem::{Inputs, Problem};
+use crate::products::solve_by_products;
 
 /// Everything attention computes for some queries of a problem, each tensor row
 /// by row.
@@ -33,9 +35,8 @@ pub struct Answer {
     /// The largest score by size, which says how far `f32` can be off; of what it is
     /// the sum of, the largest part.
     pub largest_score: f64,
-    /// The largest number that a gradient by a score is the difference of. What is left
-    /// may be far smaller, or nothing, and is still rounded like it.
-    pub d_score_terms: f64,
+    /// What gradients are the differences of.
+    pub terms: Terms,
     /// `[queries, d_head]`
     pub d_query: Vec<f64>,
     /// `[batch, kv_heads, seq_k, d_head]`
@@ -44,6 +45,41 @@ pub struct Answer {
     pub d_value: Vec<f64>,
     /// In the shape of the problem's bias, if it has one.
     pub d_bias: Vec<f64>,
+    /// `[heads, d_head]`: by the vectors of an additive score, if it is one.
+    pub d_vector: Vec<f64>,
+}
+
+/// The largest numbers that gradients are the differences of. What is left may be far
+/// smaller, or nothing, and is still rounded like them.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Terms {
+    /// Of the gradient by queries.
+    pub d_query: f64,
+    /// By keys.
+    pub d_key: f64,
+    /// By the bias.
+    pub d_bias: f64,
+}
+
+impl Answer {
+    /// Room for an answer.
+    pub(crate) fn empty(problem: &Problem, inputs: &Inputs, queries: usize) -> Self {
+        Self {
+            context: vec![0.0; queries * problem.d_value],
+            weights: vec![0.0; queries * problem.seq_k],
+            log_sum_exp: vec![f64::NEG_INFINITY; queries],
+            largest_score: 0.0,
+            terms: Terms::default(),
+            d_query: vec![0.0; queries * problem.d_head],
+            d_key: vec![0.0; inputs.key.len()],
+            d_value: vec![0.0; inputs.value.len()],
+            d_bias: vec![0.0; inputs.bias.len()],
+            d_vector: match &problem.formula {
+                Formula::Additive(vectors) => vec![0.0; vectors.len()],
+                _ => Vec::new(),
+            },
+        }
+    }
 }
 
 /// Solves `problem` for `inputs`, and takes the gradient of
@@ -57,21 +93,29 @@ pub fn solve(problem: &Problem, inputs: &Inputs) -> Answer {
 /// `[batch, heads, seq_q]`. The gradients are those of
 /// `Σ upstream · context` over these queries.
 pub fn solve_for(problem: &Problem, inputs: &Inputs, queries: &[usize]) -> Answer {
+    match &problem.formula {
+        Formula::Softmax | Formula::Additive(_) => solve_by_softmax(problem, inputs, queries),
+        Formula::Features(features) => {
+            solve_by_products(problem, Some(features), &[], inputs, queries)
+        }
+        Formula::Retention(decays) => solve_by_products(problem, None, decays, inputs, queries),
+    }
+}
+
+fn solve_by_softmax(problem: &Problem, inputs: &Inputs, queries: &[usize]) -> Answer {
     let (d_head, d_value) = (problem.d_head, problem.d_value);
     let seq_k = problem.seq_k;
-    let scale = problem.scale();
-
-    let mut answer = Answer {
-        context: vec![0.0; queries.len() * d_value],
-        weights: vec![0.0; queries.len() * seq_k],
-        log_sum_exp: vec![f64::NEG_INFINITY; queries.len()],
-        largest_score: 0.0,
-        d_score_terms: 0.0,
-        d_query: vec![0.0; queries.len() * d_head],
-        d_key: vec![0.0; inputs.key.len()],
-        d_value: vec![0.0; inputs.value.len()],
-        d_bias: vec![0.0; inputs.bias.len()],
+    let network = match &problem.formula {
+        Formula::Additive(vectors) => Some(vectors),
+        _ => None,
     };
+    let scale = match network {
+        Some(_) => problem.scale.unwrap_or(1.0),
+        None => problem.scale(),
+    };
+
+    let mut answer = Answer::empty(problem, inputs, queries.len());
+    let mut d_score_terms = 0f64;
     let slopes = problem.slopes();
 
     for (at, &row) in queries.iter().enumerate() {
@@ -92,7 +136,15 @@ pub fn solve_for(problem: &Problem, inputs: &Inputs, queries: &[usize]) -> Answe
         // What a gradient is multiplied by on its way from a score to its product.
         let mut bends = Vec::new();
         for &j in &seen {
-            let product = scale * dot(&query, &vector(&inputs.key, first_key + j, d_head));
+            let key = vector(&inputs.key, first_key + j, d_head);
+            let product = match network {
+                None => scale * dot(&query, &key),
+                Some(vectors) => {
+                    let v = vector(vectors, head, d_head);
+                    let bent = |x: usize| v[x] * (query[x] + key[x]).tanh();
+                    scale * (0..d_head).map(bent).sum::<f64>()
+                }
+            };
             let (capped, bend) = match problem.softcap {
                 Some(cap) => {
                     let bent = (product / cap).tanh();
@@ -144,7 +196,7 @@ pub fn solve_for(problem: &Problem, inputs: &Inputs, queries: &[usize]) -> Answe
             let key = vector(&inputs.key, place, d_head);
             let d_weight = factor(j) * dot(&upstream, &value);
             let d_score = weight * (d_weight - mean);
-            answer.d_score_terms = answer.d_score_terms.max((weight * d_weight).abs());
+            d_score_terms = d_score_terms.max((weight * d_weight).abs());
             if let Some(at) = place_in_bias(j) {
                 answer.d_bias[at] += d_score;
             }
@@ -154,18 +206,48 @@ pub fn solve_for(problem: &Problem, inputs: &Inputs, queries: &[usize]) -> Answe
                 factor(j) * weight,
                 &upstream,
             );
+            // What the product is times in the gradient by the query, and by the key.
+            let (by_query, by_key) = match network {
+                None => (key, query.clone()),
+                Some(vectors) => {
+                    let v = vector(vectors, head, d_head);
+                    let bent: Vec<f64> = (query.iter().zip(&key))
+                        .map(|(q, k)| (q + k).tanh())
+                        .collect();
+                    add(
+                        &mut answer.d_vector[head * d_head..][..d_head],
+                        scale * d_product,
+                        &bent,
+                    );
+                    let slope: Vec<f64> = (v.iter().zip(&bent))
+                        .map(|(v, t)| v * (1.0 - t * t))
+                        .collect();
+                    (slope.clone(), slope)
+                }
+            };
             add(
                 &mut answer.d_key[place * d_head..][..d_head],
                 scale * d_product,
-                &query,
+                &by_key,
             );
             add(
                 &mut answer.d_query[at * d_head..][..d_head],
                 scale * d_product,
-                &key,
+                &by_query,
             );
         }
     }
+    let largest = |numbers: &[f32]| {
+        // The slope of the network is at most its vector.
+        let numbers = network.map_or(numbers, |vectors| vectors);
+        let size = numbers.iter().fold(0f32, |size, x| size.max(x.abs()));
+        scale.abs() * f64::from(size)
+    };
+    answer.terms = Terms {
+        d_query: d_score_terms * largest(&inputs.key),
+        d_key: d_score_terms * largest(&inputs.query),
+        d_bias: d_score_terms,
+    };
     answer
 }
 
@@ -177,18 +259,18 @@ fn bias_place(problem: &Problem, place: [usize; 4]) -> Option<usize> {
     }))
 }
 
-fn vector(tensor: &[f32], row: usize, width: usize) -> Vec<f64> {
+pub(crate) fn vector(tensor: &[f32], row: usize, width: usize) -> Vec<f64> {
     tensor[row * width..][..width]
         .iter()
         .map(|&x| f64::from(x))
         .collect()
 }
 
-fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-fn add(into: &mut [f64], factor: f64, vector: &[f64]) {
+pub(crate) fn add(into: &mut [f64], factor: f64, vector: &[f64]) {
     for (into, x) in into.iter_mut().zip(vector) {
         *into += factor * x;
     }

@@ -1,6 +1,7 @@
 //! One attention problem: its sizes, its mask, and the numbers that go in.
 
 use crate::draw::Draw;
+use crate::formula::Formula;
 use crate::mask::Mask;
 
 /// The sizes and the mask of one attention call, under a name.
@@ -32,6 +33,8 @@ pub struct Problem {
     pub bias: Option<[usize; 4]>,
     /// The share of weights that are forgotten, and the seed that says which.
     pub dropout: Option<(f64, u64)>,
+    /// How scores become weights.
+    pub formula: Formula,
     /// Who sees whom.
     pub mask: Mask,
     /// Standard deviation of the inputs.
@@ -73,6 +76,7 @@ impl Problem {
             alibi: false,
             bias: None,
             dropout: None,
+            formula: Formula::Softmax,
             mask: Mask::Full,
             spread: 1.0,
         }
@@ -116,10 +120,16 @@ impl Problem {
         if self.mask == Mask::Full {
             return 1.0;
         }
-        let seen: usize = (0..self.queries())
-            .map(|row| self.hidden_from(row).iter().filter(|&&h| !h).count())
-            .sum();
-        seen as f64 / (self.queries() * self.seq_k) as f64
+        // Only what is drawn differs from head to head.
+        let heads = if self.mask.is_drawn() { self.heads } else { 1 };
+        let mut seen = 0;
+        for example in 0..self.batch {
+            for row in 0..heads * self.seq_q {
+                let hidden = self.hidden_from(example * self.heads * self.seq_q + row);
+                seen += hidden.iter().filter(|&&hidden| !hidden).count();
+            }
+        }
+        seen as f64 / (self.batch * heads * self.seq_q * self.seq_k) as f64
     }
 
     /// The same problem at another length, if its mask is one of any length: a

@@ -15,5 +15,5 @@ mod unknown;
 pub use backend::{Backend, BackendWord, ParseBackendError};
 pub use dtype::Dtype;
 pub use libtorch::libtorch_version;
-pub use mechanism::Mechanism;
+pub use mechanism::{About, LinearFeatures, Mechanism, MechanismConfig};
 pub use unknown::UnknownWord;

@@ -35,7 +35,7 @@ pub(super) fn everything() -> String {
     group(
         "--mechanism",
         Mechanism::ALL
-            .map(|mechanism| entry(mechanism.word(), mechanism.summary()))
+            .map(|mechanism| entry(mechanism.word(), mechanism.about().computes))
             .to_vec(),
     );
     let problems = catalogue();

@@ -76,6 +76,24 @@ pub enum Pattern {
 }
 
 impl Pattern {
+    /// What it is, in a few words, for messages.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Full => "a full pattern",
+            Self::Causal => "a causal pattern",
+            Self::Window { .. } => "a window",
+            Self::Block { .. } | Self::Blocks { .. } => "blocks",
+            Self::Strided { .. } => "a stride",
+            Self::Global(_) => "global places",
+            Self::Documents(_) => "documents",
+            Self::KeyLengths(_) => "key lengths",
+            Self::KeyPadding(_) => "key padding",
+            Self::Dense(_) => "a dense mask",
+            Self::And(..) => "patterns joined by and",
+            Self::Or(..) => "patterns joined by or",
+        }
+    }
+
     /// Example `b` has only its first `lengths[b]` keys.
     pub fn key_lengths(lengths: impl Into<Vec<usize>>) -> Self {
         Self::KeyLengths(lengths.into())
@@ -126,6 +144,8 @@ impl Pattern {
 
     /// Sees only what both see.
     ///
+    /// Two masks that are tensors are held as one, spread to the sizes of both.
+    ///
     /// ```
     /// # use zoo_attention::Pattern;
     /// // A causal batch of one sentence of 5 words and one of 3.
@@ -136,6 +156,9 @@ impl Pattern {
     }
 
     /// Sees what either sees.
+    ///
+    /// Where a part is a tensor (`KeyPadding`, `Dense`), the whole is held as a mask of
+    /// every query and key: key lengths, which are not, cost no memory.
     ///
     /// ```
     /// # use zoo_attention::Pattern;

@@ -11,28 +11,20 @@ use burn::backend::libtorch::TchTensor;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{LibTorch, TensorData};
 
+use super::cpu::Kind;
 use super::host::{self, Host};
 use super::ops::{
     Arrived, Bias, InputGradients, MoreHidden, Saved, TiledBackward, TiledForward, TiledSettings,
 };
-use super::{aten, portable};
+use super::{Body, aten, portable};
 
-/// What computes a call on LibTorch.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Body {
-    Cpu,
-    Aten,
-    Tiles,
-}
-
-impl Body {
-    /// For tensors like `query`; whether more is hidden or added than the settings say.
-    pub(super) fn of(query: &TchTensor, has_more: bool, settings: &TiledSettings) -> Self {
-        match query.tensor.device() {
-            tch::Device::Cpu => Self::Cpu,
-            tch::Device::Cuda(_) if !has_more && aten::can(settings) => Self::Aten,
-            _ => Self::Tiles,
-        }
+/// What computes a call for tensors like `query`; whether more is hidden or added than
+/// the settings say.
+pub(super) fn body(query: &TchTensor, has_more: bool, settings: &TiledSettings) -> Body {
+    match query.tensor.device() {
+        tch::Device::Cpu => Kind::here().body(),
+        tch::Device::Cuda(_) if !has_more && aten::can(settings) => Body::Aten,
+        _ => Body::Tiles,
     }
 }
 
@@ -49,10 +41,10 @@ impl TiledForward for LibTorch {
         bias: Bias<Self>,
         settings: TiledSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        match Body::of(&query, has_more(&hidden, &bias), &settings) {
-            Body::Cpu => host::forward::<Self>(query, key, value, hidden, bias, &settings),
+        match body(&query, has_more(&hidden, &bias), &settings) {
             Body::Aten => aten::forward(&query, &key, &value, &settings),
             Body::Tiles => portable::forward::<Self>(query, key, value, hidden, bias, &settings),
+            _ => host::forward::<Self>(query, key, value, hidden, bias, &settings),
         }
     }
 }
@@ -63,8 +55,7 @@ impl TiledBackward for LibTorch {
         arrived: Arrived<Self>,
         settings: &TiledSettings,
     ) -> InputGradients<Self> {
-        match Body::of(&saved.query, has_more(&saved.hidden, &saved.bias), settings) {
-            Body::Cpu => host::backward::<Self>(saved, arrived, settings),
+        match body(&saved.query, has_more(&saved.hidden, &saved.bias), settings) {
             // It has no way in for a gradient by the log-sum-exp.
             Body::Aten if arrived.d_log_sum_exp.is_none() => {
                 let [query, key, value] = aten::backward(
@@ -80,6 +71,7 @@ impl TiledBackward for LibTorch {
                 }
             }
             Body::Aten | Body::Tiles => portable::backward::<Self>(saved, arrived, settings),
+            _ => host::backward::<Self>(saved, arrived, settings),
         }
     }
 }

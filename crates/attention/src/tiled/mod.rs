@@ -28,6 +28,7 @@
 #[allow(deprecated)] // as below
 mod aten;
 mod autodiff;
+mod body;
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
 mod cpu;
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
@@ -51,6 +52,7 @@ use burn::backend::BackendTensor;
 use burn::backend::{Dispatch, DispatchTensorKind};
 use burn::tensor::{Bool, Tensor};
 
+pub use self::body::Body;
 pub use self::merge::merge;
 use self::ops::{Bias, MoreHidden, TiledForward, TiledSettings};
 use crate::precision::{check, narrow, widen};
@@ -106,10 +108,34 @@ pub fn flash_with_log_sum_exp(
     value: Tensor<4>,
     options: &AttentionOptions,
 ) -> Flashed {
+    compute(query, key, value, options, body)
+}
+
+/// [`flash_with_log_sum_exp`] as it is computed where no body of the backend was compiled
+/// in. Right everywhere, and here only for tests to show it.
+#[doc(hidden)]
+pub fn recorded(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    value: Tensor<4>,
+    options: &AttentionOptions,
+) -> Flashed {
+    compute(query, key, value, options, |_, _, _| Body::Recorded)
+}
+
+fn compute(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    value: Tensor<4>,
+    options: &AttentionOptions,
+    choose: fn(&DispatchTensorKind, bool, &TiledSettings) -> Body,
+) -> Flashed {
     let (settings, hidden) = settle(&query, &key, &value, options);
     let stored = query.dtype();
     let [query, key, value] = [query, key, value].map(|tensor| widen(tensor).into_dispatch());
     let has_more = hidden.is_some() || options.bias.is_some();
+    let body = choose(&query.kind, has_more, &settings);
+    log::trace!("flash attention by {body}: {:?}", settings.shape);
     let hidden: MoreHidden<Dispatch> = match hidden {
         Some(hidden) => MoreHidden::Where(hidden.into_dispatch()),
         None => MoreHidden::Nothing,
@@ -118,12 +144,9 @@ pub fn flash_with_log_sum_exp(
         Some(bias) => Bias::Added(widen(bias.clone()).into_dispatch()),
         None => Bias::Nothing,
     };
-    let body = body(&query.kind, has_more, &settings);
-    log::trace!("flash attention by {body}: {:?}", settings.shape);
-    let (context, log_sum_exp) = if body == RECORDED {
-        portable::forward::<Dispatch>(query, key, value, hidden, bias, &settings)
-    } else {
-        <Dispatch as TiledForward>::tiled_forward(query, key, value, hidden, bias, settings)
+    let (context, log_sum_exp) = match body {
+        Body::Recorded => portable::forward::<Dispatch>(query, key, value, hidden, bias, &settings),
+        _ => <Dispatch as TiledForward>::tiled_forward(query, key, value, hidden, bias, settings),
     };
     Flashed {
         context: narrow(Tensor::from_dispatch(context), stored),
@@ -131,10 +154,7 @@ pub fn flash_with_log_sum_exp(
     }
 }
 
-/// What computes [`flash`] for such a call: `cpu-avx512`, `cpu-avx2`, `cpu-portable`,
-/// `aten` (LibTorch's own, on CUDA), `tiles` (tile loops over the backend's operations) or
-/// `recorded` (the same, recorded by autodiff: no feature of the backend's name). What ran
-/// is also logged, at the level `trace`.
+/// What computes [`flash`] for such a call. What ran is also logged, at the level `trace`.
 ///
 /// # Panics
 ///
@@ -144,7 +164,7 @@ pub fn which_body(
     key: &Tensor<4>,
     value: &Tensor<4>,
     options: &AttentionOptions,
-) -> &'static str {
+) -> Body {
     let (settings, hidden) = settle(query, key, value, options);
     let has_more = hidden.is_some() || options.bias.is_some();
     body(&query.clone().into_dispatch().kind, has_more, &settings)
@@ -174,39 +194,43 @@ fn settle(
     (settings, hidden)
 }
 
-/// The word for the body that computes a call on the backend of a tensor.
-#[allow(unused_variables)] // what is looked at depends on the features
-fn body(kind: &DispatchTensorKind, has_more: bool, settings: &TiledSettings) -> &'static str {
+/// Whether a body for the backend of a tensor was compiled in.
+pub(crate) fn has_body(kind: &DispatchTensorKind) -> bool {
     match kind {
-        DispatchTensorKind::Autodiff(inner) => body(inner, has_more, settings),
+        DispatchTensorKind::Autodiff(inner) => has_body(inner),
         #[cfg(feature = "flex")]
-        DispatchTensorKind::Flex(_) => cpu::Kind::here().word(),
+        DispatchTensorKind::Flex(_) => true,
         #[cfg(feature = "ndarray")]
-        DispatchTensorKind::NdArray(_) => cpu::Kind::here().word(),
+        DispatchTensorKind::NdArray(_) => true,
         #[cfg(feature = "tch")]
-        DispatchTensorKind::LibTorch(tensor) => {
-            let of = |query| libtorch::Body::of(query, has_more, settings);
-            let body = match tensor {
-                BackendTensor::Float(tensor) => of(tensor),
-                BackendTensor::Autodiff(tensor) => of(tensor.primitive()),
-                _ => libtorch::Body::Tiles,
-            };
-            match body {
-                libtorch::Body::Cpu => cpu::Kind::here().word(),
-                libtorch::Body::Aten => "aten",
-                libtorch::Body::Tiles => TILES,
-            }
-        }
+        DispatchTensorKind::LibTorch(_) => true,
         #[cfg(feature = "cube")]
-        DispatchTensorKind::Cube(_) => TILES,
+        DispatchTensorKind::Cube(_) => true,
         #[allow(unreachable_patterns)] // which are left depends on the features
-        _ => RECORDED,
+        _ => false,
     }
 }
 
-/// Tile loops over the backend's own operations.
-#[cfg(any(feature = "tch", feature = "cube"))]
-const TILES: &str = "tiles";
-
-/// No body was compiled in.
-const RECORDED: &str = "recorded";
+/// The body that computes a call on the backend of a tensor.
+#[allow(unused_variables)] // what is looked at depends on the features
+fn body(kind: &DispatchTensorKind, has_more: bool, settings: &TiledSettings) -> Body {
+    match kind {
+        DispatchTensorKind::Autodiff(inner) => body(inner, has_more, settings),
+        #[cfg(feature = "flex")]
+        DispatchTensorKind::Flex(_) => cpu::Kind::here().body(),
+        #[cfg(feature = "ndarray")]
+        DispatchTensorKind::NdArray(_) => cpu::Kind::here().body(),
+        #[cfg(feature = "tch")]
+        DispatchTensorKind::LibTorch(BackendTensor::Float(tensor)) => {
+            libtorch::body(tensor, has_more, settings)
+        }
+        #[cfg(feature = "tch")]
+        DispatchTensorKind::LibTorch(BackendTensor::Autodiff(tensor)) => {
+            libtorch::body(tensor.primitive(), has_more, settings)
+        }
+        #[cfg(feature = "cube")]
+        DispatchTensorKind::Cube(_) => Body::Tiles,
+        #[allow(unreachable_patterns)] // which are left depends on the features
+        _ => Body::Recorded,
+    }
+}

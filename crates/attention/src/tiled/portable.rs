@@ -16,6 +16,8 @@
 //!
 //! Dao, [FlashAttention-2](https://arxiv.org/abs/2307.08691), 2023.
 
+mod bias_gradient;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -25,6 +27,7 @@ use burn::backend::{
 };
 use burn::tensor::FloatDType;
 
+use self::bias_gradient::BiasGradient;
 use super::ops::{Arrived, Bias, InputGradients, MoreHidden, Saved, TiledSettings};
 use crate::pattern::rule::place;
 use crate::pattern::{Examples, TilePlan, kept};
@@ -122,9 +125,9 @@ pub(super) fn backward<B: Backend>(
     let mut d_keys: Vec<Option<FloatTensor<B>>> = vec![None; key_tiles.len()];
     let mut d_values: Vec<Option<FloatTensor<B>>> = vec![None; key_tiles.len()];
     let mut d_queries = Vec::new();
-    let is_one_tile = key_tiles.len() == 1;
     for row in 0..call.plan.rows() {
         let queries = call.plan.queries(row);
+        let is_one_tile = call.plan.tiles(0, row).nth(1).is_none();
         let at = rows(&queries);
         let part = |tensor: &FloatTensor<B>| call.grouped(B::float_slice(tensor.clone(), &at));
         let query = part(&query);
@@ -450,57 +453,6 @@ impl<'a, B: Backend> Call<'a, B> {
         let context = B::float_zeros(of(shape.d_value), &self.device, FloatDType::F32);
         let lowest = B::float_full(of(1), LOWEST.into(), &self.device, FloatDType::F32);
         (context, lowest)
-    }
-}
-
-/// The gradient by the bias, summed up tile by tile in the bias's own shape.
-struct BiasGradient<B: Backend> {
-    dims: [usize; 4],
-    /// By row and column of tiles; one where one stands for all.
-    tiles: Vec<Vec<Option<FloatTensor<B>>>>,
-}
-
-impl<B: Backend> BiasGradient<B> {
-    fn new(dims: [usize; 4]) -> Self {
-        let [_, _, seq_q, seq_k] = dims;
-        let row = vec![None; seq_k.div_ceil(TILE)];
-        Self {
-            dims,
-            tiles: vec![row; seq_q.div_ceil(TILE)],
-        }
-    }
-
-    /// Adds the gradient by the scores of a tile, `[batch, heads, tile, tile]`.
-    fn add(&mut self, row: usize, column: usize, d_scores: FloatTensor<B>) {
-        let mut d_bias = d_scores;
-        for (dim, &size) in self.dims.iter().enumerate() {
-            if size == 1 {
-                d_bias = B::float_sum_dim(d_bias, dim);
-            }
-        }
-        let last = |tiles: usize, at: usize| at.min(tiles - 1);
-        let row = last(self.tiles.len(), row);
-        let column = last(self.tiles[row].len(), column);
-        add_to::<B>(&mut self.tiles[row][column], d_bias);
-    }
-
-    fn whole(self, device: &B::Device) -> FloatTensor<B> {
-        let [batch, heads, seq_q, seq_k] = self.dims;
-        let rows = self
-            .tiles
-            .into_iter()
-            .zip(tiles(seq_q))
-            .map(|(row, queries)| {
-                let columns = row.into_iter().zip(tiles(seq_k)).map(|(tile, keys)| {
-                    // What nobody sees has no gradient.
-                    tile.unwrap_or_else(|| {
-                        let dims = [batch, heads, queries.len(), keys.len()];
-                        B::float_zeros(Shape::from(dims), device, FloatDType::F32)
-                    })
-                });
-                cat::<B>(columns.collect(), 3)
-            });
-        cat::<B>(rows.collect(), 2)
     }
 }
 

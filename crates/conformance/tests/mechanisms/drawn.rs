@@ -31,8 +31,8 @@ pub(crate) fn trial(mechanism: Mechanism, opened: &Opened) -> Trial {
         };
         TestRunner::new(config)
             .run(&problem(), |problem| {
-                let judged = check_forward(mechanism, &problem, &device)
-                    .and_then(|_| check_gradients(mechanism, &problem, &device));
+                let judged = check_forward(&mechanism.into(), &problem, &device)
+                    .and_then(|_| check_gradients(&mechanism.into(), &problem, &device));
                 judged
                     .map(|_| ())
                     .map_err(|mismatch| TestCaseError::fail(mismatch.to_string()))

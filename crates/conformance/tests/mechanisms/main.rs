@@ -1,9 +1,11 @@
-//! Every mechanism on every problem of the catalogue, on the device that
-//! `ZOO_BACKEND` names (default: flex). A device that cannot be opened fails the run.
+//! Both ways of softmax attention on every problem of the catalogue, the other mechanisms
+//! on those that are theirs, on the device that `ZOO_BACKEND` names (default: flex). A device that cannot be opened fails the run.
 
+mod additive;
 mod drawn;
 mod misuses;
 mod numbers_that_are_none;
+mod others;
 mod promises;
 mod tiled;
 
@@ -12,7 +14,7 @@ use std::sync::Mutex;
 
 use burn::tensor::{DType, Device};
 use libtest_mimic::{Arguments, Failed, Trial};
-use zoo_attention::{Mechanism, standard};
+use zoo_attention::{Mechanism, MechanismConfig, standard};
 use zoo_backend::{BackendWord, Dtype, Opened};
 use zoo_conformance::{
     Errors, Tensors, all_queries, check_forward, check_gradients, judge_gradients, numbers,
@@ -54,24 +56,26 @@ static WORST: Mutex<Errors> = Mutex::new(Errors {
 fn trials(opened: &Opened) -> Vec<Trial> {
     let device = &opened.device;
     let mut trials = Vec::new();
-    for mechanism in Mechanism::ALL {
+    for mechanism in [Mechanism::Standard, Mechanism::Flash] {
+        let config = MechanismConfig::from(mechanism);
         for problem in catalogue() {
             let name = format!("{mechanism}/{}", problem.name);
             trials.push(judged(format!("{name}/forward"), {
-                let (problem, device) = (problem.clone(), device.clone());
-                move || check_forward(mechanism, &problem, &device)
+                let (config, problem, device) = (config.clone(), problem.clone(), device.clone());
+                move || check_forward(&config, &problem, &device)
             }));
             trials.push(judged(format!("{name}/gradients"), {
-                let (problem, device) = (problem.clone(), device.clone());
-                move || check_gradients(mechanism, &problem, &device)
+                let (config, problem, device) = (config.clone(), problem.clone(), device.clone());
+                move || check_gradients(&config, &problem, &device)
             }));
             for (word, dtype) in half_types(opened) {
                 trials.push(judged(format!("{name}/{word}"), {
-                    let (problem, device) = (problem.clone(), device.clone().autodiff());
+                    let device = device.clone().autodiff();
+                    let (config, problem) = (config.clone(), problem.clone());
                     move || {
                         let tensors = Tensors::new(&problem, &problem.inputs(), &device);
                         let queries = all_queries(&problem);
-                        judge_gradients(mechanism, &problem, tensors.cast(dtype), &queries)
+                        judge_gradients(&config, &problem, tensors.cast(dtype), &queries)
                     }
                 }));
             }
@@ -81,6 +85,8 @@ fn trials(opened: &Opened) -> Vec<Trial> {
         trials.extend(numbers_that_are_none::trials(mechanism, device));
         trials.push(drawn::trial(mechanism, opened));
     }
+    trials.extend(others::trials(opened));
+    trials.extend(additive::trials(device));
     trials.extend(tiled::trials(device));
     for problem in catalogue() {
         let name = format!("standard/{}/weights", problem.name);

@@ -21,13 +21,10 @@ const MISUSES: &[Misuse] = &[
     (
         "key-of-another-width",
         |mechanism, device| {
-            misuse(
+            with_sizes(
                 mechanism,
                 device,
-                [2, 4, 3, 8],
-                [2, 4, 5, 6],
-                [2, 4, 5, 8],
-                Pattern::Full,
+                [[2, 4, 3, 8], [2, 4, 5, 6], [2, 4, 5, 8]],
             );
         },
         "key must be [batch = 2, kv_heads, seq_k, d_head = 8] \
@@ -36,13 +33,10 @@ const MISUSES: &[Misuse] = &[
     (
         "value-of-another-length",
         |mechanism, device| {
-            misuse(
+            with_sizes(
                 mechanism,
                 device,
-                [2, 4, 3, 8],
-                [2, 4, 5, 8],
-                [2, 4, 6, 8],
-                Pattern::Full,
+                [[2, 4, 3, 8], [2, 4, 5, 8], [2, 4, 6, 8]],
             );
         },
         "value must be [batch = 2, kv_heads = 4, seq_k = 5, d_value] \
@@ -51,13 +45,10 @@ const MISUSES: &[Misuse] = &[
     (
         "heads-that-do-not-divide",
         |mechanism, device| {
-            misuse(
+            with_sizes(
                 mechanism,
                 device,
-                [1, 4, 3, 8],
-                [1, 3, 5, 8],
-                [1, 3, 5, 8],
-                Pattern::Full,
+                [[1, 4, 3, 8], [1, 3, 5, 8], [1, 3, 5, 8]],
             );
         },
         "the 4 heads of query must be a multiple of \
@@ -67,14 +58,7 @@ const MISUSES: &[Misuse] = &[
         "too-few-lengths",
         |mechanism, device| {
             let lengths = Pattern::key_lengths([5]);
-            misuse(
-                mechanism,
-                device,
-                [2, 4, 3, 8],
-                [2, 4, 5, 8],
-                [2, 4, 5, 8],
-                lengths,
-            );
+            with_pattern(mechanism, device, lengths);
         },
         "key lengths must be given for each of the 2 examples, got 1",
     ),
@@ -82,14 +66,7 @@ const MISUSES: &[Misuse] = &[
         "a-length-beyond-the-keys",
         |mechanism, device| {
             let lengths = Pattern::key_lengths([5, 6]);
-            misuse(
-                mechanism,
-                device,
-                [2, 4, 3, 8],
-                [2, 4, 5, 8],
-                [2, 4, 5, 8],
-                lengths,
-            );
+            with_pattern(mechanism, device, lengths);
         },
         "a key length must be at most seq_k = 5, got 6",
     ),
@@ -98,14 +75,7 @@ const MISUSES: &[Misuse] = &[
         |mechanism, device| {
             let padding = Tensor::<2, Bool>::from_data([[false, true]], device);
             let padding = Pattern::KeyPadding(padding);
-            misuse(
-                mechanism,
-                device,
-                [2, 4, 3, 8],
-                [2, 4, 5, 8],
-                [2, 4, 5, 8],
-                padding,
-            );
+            with_pattern(mechanism, device, padding);
         },
         "a key padding mask must be [batch = 2, seq_k = 5], got [1, 2]",
     ),
@@ -114,14 +84,7 @@ const MISUSES: &[Misuse] = &[
         |mechanism, device| {
             let mask = Tensor::<4, Bool>::from_data([[[[false, true]]]], device);
             let mask = Pattern::Dense(mask);
-            misuse(
-                mechanism,
-                device,
-                [2, 4, 3, 8],
-                [2, 4, 5, 8],
-                [2, 4, 5, 8],
-                mask,
-            );
+            with_pattern(mechanism, device, mask);
         },
         "a dense mask must be [batch = 2, heads = 4, seq_q = 3, seq_k = 5], \
          or 1 in place of any, got [1, 1, 1, 2]",
@@ -129,13 +92,10 @@ const MISUSES: &[Misuse] = &[
     (
         "no-queries",
         |mechanism, device| {
-            misuse(
+            with_sizes(
                 mechanism,
                 device,
-                [2, 4, 0, 8],
-                [2, 4, 5, 8],
-                [2, 4, 5, 8],
-                Pattern::Full,
+                [[2, 4, 0, 8], [2, 4, 5, 8], [2, 4, 5, 8]],
             );
         },
         "no size may be zero, got query [2, 4, 0, 8], key [2, 4, 5, 8], value [2, 4, 5, 8]",
@@ -255,25 +215,21 @@ fn with_pattern(mechanism: Mechanism, device: &Device, pattern: Pattern) {
 }
 
 fn with_options(mechanism: Mechanism, device: &Device, options: &AttentionOptions) {
-    let zeros = |shape: [usize; 4]| Tensor::<4>::zeros(shape, device);
-    let [query, key, value] = [[2, 4, 3, 8], [2, 4, 5, 8], [2, 4, 5, 8]].map(zeros);
+    let sizes = [[2, 4, 3, 8], [2, 4, 5, 8], [2, 4, 5, 8]];
+    call(mechanism, device, sizes, options);
+}
+
+/// Sizes of query, key and value.
+fn with_sizes(mechanism: Mechanism, device: &Device, sizes: [[usize; 4]; 3]) {
+    call(mechanism, device, sizes, &AttentionOptions::new());
+}
+
+fn call(mechanism: Mechanism, device: &Device, sizes: [[usize; 4]; 3], options: &AttentionOptions) {
+    let [query, key, value] = sizes.map(|shape| Tensor::<4>::zeros(shape, device));
     attend(mechanism, query, key, value, options);
 }
 
-fn misuse(
-    mechanism: Mechanism,
-    device: &Device,
-    query: [usize; 4],
-    key: [usize; 4],
-    value: [usize; 4],
-    pattern: Pattern,
-) {
-    let zeros = |shape| Tensor::<4>::zeros(shape, device);
-    let options = AttentionOptions::new().with_pattern(pattern);
-    attend(mechanism, zeros(query), zeros(key), zeros(value), &options);
-}
-
-fn is_refused(misuse: impl Fn(), message: &str) -> Result<(), Failed> {
+pub(crate) fn is_refused(misuse: impl Fn(), message: &str) -> Result<(), Failed> {
     let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(misuse)) else {
         return Err("it was let through".into());
     };

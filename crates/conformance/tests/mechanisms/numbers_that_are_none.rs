@@ -74,7 +74,7 @@ fn rows_that_stayed(
     b: &Inputs,
 ) -> impl Iterator<Item = (usize, bool)> {
     let [a, b] = [a, b].map(|inputs| {
-        let context = Tensors::new(problem, inputs, device).attend(mechanism);
+        let context = Tensors::new(problem, inputs, device).attend(&mechanism.into());
         let rows = numbers(context);
         rows.chunks(problem.d_value)
             .map(<[f32]>::to_vec)

@@ -176,14 +176,14 @@ fn attend(mechanism: Mechanism, tensors: &Tensors, options: &AttentionOptions) -
             options,
             ..tensors.clone()
         }
-        .attend(mechanism),
+        .attend(&mechanism.into()),
     )
 }
 
 /// Result and gradients by query, key and value.
 fn train(mechanism: Mechanism, tensors: &Tensors) -> (Vec<f32>, [Vec<f32>; 3]) {
     let tensors = tensors.clone().require_grad();
-    let (context, gradients) = tensors.train(mechanism);
+    let (context, gradients) = tensors.train(&mechanism.into());
     let gradient = |tensor: &Tensor<4>| {
         let gradient = tensor.grad(&gradients);
         numbers(gradient.expect("the result depends on it"))

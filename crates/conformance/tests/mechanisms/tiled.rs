@@ -3,8 +3,9 @@
 
 use burn::tensor::{Bool, Device, Tensor, TensorData};
 use libtest_mimic::{Failed, Trial};
+use zoo_attention::tiled::recorded;
 use zoo_attention::{
-    AttentionOptions, Flashed, Mechanism, Pattern, flash_with_log_sum_exp, merge, which_body,
+    AttentionOptions, Body, Flashed, Mechanism, Pattern, flash_with_log_sum_exp, merge, which_body,
 };
 use zoo_conformance::{Tensors, all_queries, judge_gradients, numbers};
 use zoo_testkit::{Precision, find, solve};
@@ -24,8 +25,39 @@ const TESTS: &[(&str, Test)] = &[
             let zeros = || Tensor::zeros([1, 1, 1, 1], &device);
             let options = AttentionOptions::new();
             let body = which_body(&zeros(), &zeros(), &zeros(), &options);
-            if body == "recorded" {
+            if body == Body::Recorded {
                 return Err("it would be recorded op by op".into());
+            }
+        }
+        Ok(())
+    }),
+    ("is-right-without-a-body-of-the-backend", |device| {
+        let device = &device.clone().autodiff();
+        for name in ["odd", "several-tiles", "everything", "grouped-heads"] {
+            let problem = find(name).expect("a problem of the catalogue");
+            let inputs = problem.inputs();
+            let tensors = Tensors::new(&problem, &inputs, device).require_grad();
+            let Tensors {
+                query,
+                key,
+                value,
+                upstream,
+                options,
+            } = tensors.clone();
+            let context = recorded(query, key, value, &options).context;
+            let gradients = (context.clone() * upstream).sum().backward();
+            let answer = solve(&problem, &inputs);
+            let forward = Precision::F32.forward(answer.largest_score);
+            forward.check(name, &numbers(context), &answer.context)?;
+            let backward = Precision::F32.backward(answer.largest_score);
+            for (tensor, want) in [
+                (&tensors.query, &answer.d_query),
+                (&tensors.key, &answer.d_key),
+                (&tensors.value, &answer.d_value),
+            ] {
+                let gradient = tensor.grad(&gradients);
+                let gradient = gradient.ok_or("the result depends on all three")?;
+                backward.check(name, &numbers(gradient), want)?;
             }
         }
         Ok(())
@@ -122,7 +154,12 @@ const TESTS: &[(&str, Test)] = &[
         for name in ["everything", "bias-of-keys", "bert-base"] {
             let problem = find(name).expect("a problem of the catalogue");
             let tensors = Tensors::new(&problem, &problem.inputs(), &device);
-            judge_gradients(Mechanism::Flash, &problem, tensors, &all_queries(&problem))?;
+            judge_gradients(
+                &Mechanism::Flash.into(),
+                &problem,
+                tensors,
+                &all_queries(&problem),
+            )?;
         }
         Ok(())
     }),

@@ -2,11 +2,14 @@
 
 use std::ops::Range;
 
-use super::kernel::{Into, KEYS, QUERIES, Scalars, matmul, multiply, softmax_backward};
+use super::kernel::{
+    Into, KEYS, QUERIES, Scalars, matmul, multiply, products_of_columns, scale_columns,
+    softmax_backward, turn, turn_back,
+};
 use super::score::{Tile, finish_scores, write_factors};
 use super::scratch::Scratch;
 use super::simd::Simd;
-use super::{Call, Out, Upstream, add, turn};
+use super::{Call, Out, Upstream, add};
 use crate::AttentionShape;
 
 /// Some tiles of queries of the heads that share a key and value head, backward.
@@ -83,7 +86,8 @@ pub(super) unsafe fn backward_part<S: Simd>(
         let first = (example * call.shape.heads + own) * seq_q + queries.start;
         let query = &call.query[first * d_head..][..count * d_head];
         let d_context = &upstream.d_context[first * d_value..][..count * d_value];
-        room.take_queries::<S>(call, upstream, first, count);
+        // SAFETY: the caller enabled the instructions.
+        unsafe { room.take_queries::<S>(call, upstream, first, count) };
         let query_rows = widen(query, d_head, wide_queries, wide_head);
         let d_context_rows = widen(d_context, d_value, wide_d_context, wide_value);
         d_query_turned.fill(0.0);
@@ -134,11 +138,8 @@ pub(super) unsafe fn backward_part<S: Simd>(
             }
         }
         let d_query = &mut out.d_query[written * d_head..][..count * d_head];
-        for (i, row) in d_query.chunks_exact_mut(d_head).enumerate() {
-            for (x, into) in row.iter_mut().enumerate() {
-                *into = d_query_turned[x * QUERIES + i];
-            }
-        }
+        // SAFETY: the caller enabled the instructions.
+        unsafe { turn_back::<S>(d_query_turned, d_query, d_head) };
         written += count;
     }
 
@@ -169,7 +170,8 @@ pub(super) unsafe fn backward_of_bias_tile<S: Simd>(
     let first = (example * call.shape.heads + head) * call.shape.seq_q + queries.start;
     let mut scratch = Scratch::take();
     let mut room = TileRoom::new(call, &mut scratch);
-    room.take_queries::<S>(call, upstream, first, queries.len());
+    // SAFETY: the caller enabled the instructions.
+    unsafe { room.take_queries::<S>(call, upstream, first, queries.len()) };
     for (keys, is_whole) in call.plan.tiles(example, row) {
         let tile = Tile {
             example,
@@ -201,6 +203,7 @@ enum Wanted {
 struct TileRoom<'a> {
     turned: &'a mut [f32],
     d_turned: &'a mut [f32],
+    context_turned: &'a mut [f32],
     weights: &'a mut [f32],
     d_scores: &'a mut [f32],
     log_sum_exp: &'a mut [f32],
@@ -217,6 +220,7 @@ impl<'a> TileRoom<'a> {
         let [
             turned,
             d_turned,
+            context_turned,
             weights,
             d_scores,
             log_sum_exp,
@@ -226,6 +230,7 @@ impl<'a> TileRoom<'a> {
             slope,
         ] = scratch.split([
             call.shape.d_head * QUERIES,
+            call.shape.d_value * QUERIES,
             call.shape.d_value * QUERIES,
             KEYS * QUERIES,
             KEYS * QUERIES,
@@ -238,6 +243,7 @@ impl<'a> TileRoom<'a> {
         Self {
             turned,
             d_turned,
+            context_turned,
             weights,
             d_scores,
             log_sum_exp,
@@ -249,8 +255,12 @@ impl<'a> TileRoom<'a> {
     }
 
     /// Reads `count` queries from the `first` on, counted over all examples and heads.
+    ///
+    /// # Safety
+    ///
+    /// The instructions of `S` are enabled.
     #[inline(always)]
-    fn take_queries<S: Simd>(
+    unsafe fn take_queries<S: Simd>(
         &mut self,
         call: &Call<'_>,
         upstream: &Upstream<'_>,
@@ -263,15 +273,20 @@ impl<'a> TileRoom<'a> {
         let query = &call.query[first * d_head..][..count * d_head];
         let d_context = &upstream.d_context[first * d_value..][..count * d_value];
         let context = &upstream.context[first * d_value..][..count * d_value];
-        turn(
-            query,
-            d_head,
-            call.scale * std::f32::consts::LOG2_E,
-            self.turned,
-        );
-        turn(d_context, d_value, 1.0, self.d_turned);
+        // SAFETY: the caller enabled the instructions.
+        unsafe {
+            turn::<S>(query, d_head, self.turned);
+            scale_columns::<S>(
+                self.turned,
+                &[call.scale * std::f32::consts::LOG2_E; QUERIES],
+            );
+            turn::<S>(d_context, d_value, self.d_turned);
+            turn::<S>(context, d_value, self.context_turned);
+            // In the order of the matmul that it is taken off from: where a query sees
+            // one key alone, the difference is then zero and not a rounding.
+            products_of_columns::<S>(self.context_turned, self.d_turned, self.mean);
+        }
         self.log_sum_exp.fill(f32::INFINITY);
-        self.mean.fill(0.0);
         self.rest.fill(1.0);
         for i in 0..count {
             let sum = f64::from(upstream.log_sum_exp[first + i]) * std::f64::consts::LOG2_E;
@@ -283,21 +298,6 @@ impl<'a> TileRoom<'a> {
             } else {
                 // A query that sees nothing weighs nothing: 2^(s - infinity). NaN stays.
                 self.log_sum_exp[i] = -sum as f32;
-            }
-        }
-        // Several queries at once, or each sum would wait for its last addition. No
-        // closures: they would be compiled without the instructions of this function.
-        const AT_ONCE: usize = 8;
-        for (chunk, mean) in self.mean[..count].chunks_mut(AT_ONCE).enumerate() {
-            let place = chunk * AT_ONCE * d_value;
-            let (context, d_context) = (&context[place..], &d_context[place..]);
-            for x in 0..d_value {
-                // In the order of the matmul that it is taken off from: where a query
-                // sees one key alone, the difference is then zero and not a rounding.
-                for (i, mean) in mean.iter_mut().enumerate() {
-                    let at = i * d_value + x;
-                    *mean = S::fma_one(context[at], d_context[at], *mean);
-                }
             }
         }
         if let Some(d_log_sum_exp) = upstream.d_log_sum_exp {

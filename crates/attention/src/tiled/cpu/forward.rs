@@ -2,11 +2,13 @@
 
 use std::ops::Range;
 
-use super::kernel::{Into, KEYS, QUERIES, Scalars, matmul, multiply, online_softmax};
+use super::Call;
+use super::kernel::{
+    Into, KEYS, QUERIES, Scalars, matmul, multiply, online_softmax, scale_columns, turn, turn_back,
+};
 use super::score::{Tile, finish_scores, write_factors};
 use super::scratch::Scratch;
 use super::simd::Simd;
-use super::{Call, turn};
 use crate::AttentionShape;
 
 /// One tile of queries, forward.
@@ -48,7 +50,11 @@ pub(super) unsafe fn forward_tile<S: Simd>(
     ];
     let mut scratch = Scratch::take();
     let [turned, scores, sums, largest, sum, factors] = scratch.split(sizes);
-    turn(query, d_head, call.scale * std::f32::consts::LOG2_E, turned);
+    // SAFETY: the caller enabled the instructions.
+    unsafe {
+        turn::<S>(query, d_head, turned);
+        scale_columns::<S>(turned, &[call.scale * std::f32::consts::LOG2_E; QUERIES]);
+    }
     sums.fill(0.0);
     // Below every score, and finite: nothing is ever infinity minus infinity.
     largest.fill(f32::MIN);
@@ -108,18 +114,21 @@ pub(super) unsafe fn forward_tile<S: Simd>(
         }
     }
 
-    for (i, row) in context.chunks_exact_mut(d_value).enumerate() {
+    let mut shares = [0.0; QUERIES];
+    for (i, into) in log_sum_exp.iter_mut().enumerate() {
         // A query that saw nothing has a sum of zero, and zeros for its context.
-        let share = if sum[i] == 0.0 { 0.0 } else { 1.0 / sum[i] };
-        for (x, into) in row.iter_mut().enumerate() {
-            *into = sums[x * QUERIES + i] * share;
-        }
-        log_sum_exp[i] = if sum[i] == 0.0 {
-            f32::NEG_INFINITY
+        if sum[i] == 0.0 {
+            *into = f32::NEG_INFINITY;
         } else {
+            shares[i] = 1.0 / sum[i];
             // Rounded once: every weight of the backward pass follows from it.
             let exponent = f64::from(largest[i]) + f64::from(sum[i]).log2();
-            (exponent * std::f64::consts::LN_2) as f32
-        };
+            *into = (exponent * std::f64::consts::LN_2) as f32;
+        }
+    }
+    // SAFETY: the caller enabled the instructions.
+    unsafe {
+        scale_columns::<S>(sums, &shares);
+        turn_back::<S>(sums, context, d_value);
     }
 }

@@ -147,6 +147,114 @@ unsafe fn block<S: Simd, const R: usize, const W: usize>(
     }
 }
 
+/// Rows of numbers become columns: `into` gets `columns` rows of `rows` numbers.
+///
+/// # Safety
+///
+/// The instructions of `S` are enabled; `from` can be read and `into` written in these
+/// sizes, with their rows as far apart as is said beside them, and do not overlap.
+#[inline(always)]
+unsafe fn transpose<S: Simd>(
+    [rows, columns]: [usize; 2],
+    (from, from_stride): (*const f32, usize),
+    (into, into_stride): (*mut f32, usize),
+) {
+    let whole_rows = rows / S::LANES * S::LANES;
+    let whole_columns = columns / S::LANES * S::LANES;
+    // SAFETY: all places are within what the caller promised.
+    unsafe {
+        for row in (0..whole_rows).step_by(S::LANES) {
+            for column in (0..whole_columns).step_by(S::LANES) {
+                S::turn(
+                    from.add(row * from_stride + column),
+                    from_stride,
+                    into.add(column * into_stride + row),
+                    into_stride,
+                );
+            }
+        }
+        for row in 0..rows {
+            let left = if row < whole_rows { whole_columns } else { 0 };
+            for column in left..columns {
+                *into.add(column * into_stride + row) = *from.add(row * from_stride + column);
+            }
+        }
+    }
+}
+
+/// At most [`QUERIES`] rows of `width` numbers become columns, with zeros for those that
+/// are not there.
+///
+/// # Safety
+///
+/// The instructions of `S` are enabled.
+#[inline(always)]
+pub(super) unsafe fn turn<S: Simd>(rows: &[f32], width: usize, turned: &mut [f32]) {
+    let count = rows.len() / width;
+    assert!(count <= QUERIES && turned.len() == width * QUERIES);
+    if count < QUERIES {
+        turned.fill(0.0);
+    }
+    let (from, into) = ((rows.as_ptr(), width), (turned.as_mut_ptr(), QUERIES));
+    // SAFETY: as the caller promised, and checked here.
+    unsafe { transpose::<S>([count, width], from, into) };
+}
+
+/// The other way: columns become rows, as many as there is room for.
+///
+/// # Safety
+///
+/// The instructions of `S` are enabled.
+#[inline(always)]
+pub(super) unsafe fn turn_back<S: Simd>(turned: &[f32], rows: &mut [f32], width: usize) {
+    let count = rows.len() / width;
+    assert!(count <= QUERIES && turned.len() == width * QUERIES);
+    let (from, into) = ((turned.as_ptr(), QUERIES), (rows.as_mut_ptr(), width));
+    // SAFETY: as the caller promised, and checked here.
+    unsafe { transpose::<S>([width, count], from, into) };
+}
+
+/// Multiplies each row of [`QUERIES`] numbers by the factor of its column.
+///
+/// # Safety
+///
+/// The instructions of `S` are enabled.
+#[inline(always)]
+pub(super) unsafe fn scale_columns<S: Simd>(rows: &mut [f32], factors: &[f32; QUERIES]) {
+    for row in rows.chunks_exact_mut(QUERIES) {
+        for lanes in (0..QUERIES).step_by(S::LANES) {
+            // SAFETY: within the row and the factors, which are as long.
+            unsafe {
+                let place = row.as_mut_ptr().add(lanes);
+                let factor = S::load(factors.as_ptr().add(lanes));
+                S::store(place, S::mul(S::load(place), factor));
+            }
+        }
+    }
+}
+
+/// Adds up the products of two tiles of columns, column by column and row after row:
+/// the order of the [`matmul`], to the last digit.
+///
+/// # Safety
+///
+/// The instructions of `S` are enabled.
+#[inline(always)]
+pub(super) unsafe fn products_of_columns<S: Simd>(a: &[f32], b: &[f32], sums: &mut [f32]) {
+    assert!(a.len() == b.len() && a.len().is_multiple_of(QUERIES) && sums.len() == QUERIES);
+    for lanes in (0..QUERIES).step_by(S::LANES) {
+        // SAFETY: within rows of as many numbers, as checked.
+        unsafe {
+            let mut sum = S::splat(0.0);
+            for row in (0..a.len()).step_by(QUERIES) {
+                let (a, b) = (a.as_ptr().add(row + lanes), b.as_ptr().add(row + lanes));
+                sum = S::fma(S::load(a), S::load(b), sum);
+            }
+            S::store(sums.as_mut_ptr().add(lanes), sum);
+        }
+    }
+}
+
 /// Takes a tile of scores (in units of log 2) into the running softmax of its
 /// queries: scores become weights, still to be divided by the sum, and the
 /// context so far is scaled to the new largest score.

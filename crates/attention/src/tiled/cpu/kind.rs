@@ -6,6 +6,7 @@ use super::backward::{backward_of_bias_tile, backward_part};
 use super::forward::forward_tile;
 use super::simd::Portable;
 use super::{Call, Out, Upstream};
+use crate::tiled::Body;
 
 pub(super) type Forward = unsafe fn(&Call<'_>, usize, Range<usize>, &mut [f32], &mut [f32]);
 pub(super) type Backward = unsafe fn(&Call<'_>, &Upstream<'_>, usize, Range<usize>, Out<'_>);
@@ -37,14 +38,14 @@ impl Kind {
         Self::Portable
     }
 
-    /// How it is called.
-    pub(in super::super) fn word(self) -> &'static str {
+    /// What computes with it.
+    pub(in super::super) fn body(self) -> Body {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => "cpu-avx512",
+            Self::Avx512 => Body::CpuAvx512,
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => "cpu-avx2",
-            Self::Portable => "cpu-portable",
+            Self::Avx2 => Body::CpuAvx2,
+            Self::Portable => Body::CpuPortable,
         }
     }
 

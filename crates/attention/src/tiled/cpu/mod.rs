@@ -270,16 +270,5 @@ fn tiles(length: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
         .map(move |start| start..length.min(start + size))
 }
 
-/// Rows become columns of [`QUERIES`] numbers, times `factor`; what is over is zero.
-fn turn(rows: &[f32], width: usize, factor: f32, turned: &mut [f32]) {
-    let count = rows.len() / width;
-    for (x, column) in turned.chunks_exact_mut(QUERIES).enumerate() {
-        for (i, into) in column[..count].iter_mut().enumerate() {
-            *into = rows[i * width + x] * factor;
-        }
-        column[count..].fill(0.0);
-    }
-}
-
 #[cfg(test)]
 mod tests;

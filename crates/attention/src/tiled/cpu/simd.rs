@@ -26,8 +26,6 @@ pub(super) trait Simd: Copy {
     unsafe fn mul(a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// `a · b + c`, rounded once where the processor can.
     unsafe fn fma(a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
-    /// The same for single numbers, rounded the same way.
-    fn fma_one(a: f32, b: f32, c: f32) -> f32;
     /// The larger of both; `b` where either is NaN.
     unsafe fn max(a: Self::Vector, b: Self::Vector) -> Self::Vector;
     unsafe fn div(a: Self::Vector, b: Self::Vector) -> Self::Vector;
@@ -37,6 +35,16 @@ pub(super) trait Simd: Copy {
     unsafe fn choose(bits: u64, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// `2^x`; zero below 2^-126, NaN of NaN. Off by 1.5e-7 of the result at most.
     unsafe fn exp2(x: Self::Vector) -> Self::Vector;
+    /// A square of `LANES` by `LANES` numbers, its rows `from_stride` apart, becomes one
+    /// with rows for columns, `into_stride` apart. They do not overlap.
+    unsafe fn turn(from: *const f32, from_stride: usize, into: *mut f32, into_stride: usize) {
+        for i in 0..Self::LANES {
+            for x in 0..Self::LANES {
+                // SAFETY: within the squares, which the caller may read and write.
+                unsafe { *into.add(x * into_stride + i) = *from.add(i * from_stride + x) };
+            }
+        }
+    }
 }
 
 /// Below this, `2^x` is not a normal number, and counts as zero.
@@ -101,10 +109,6 @@ mod x86 {
             unsafe { _mm512_fmadd_ps(a, b, c) }
         }
         #[inline(always)]
-        fn fma_one(a: f32, b: f32, c: f32) -> f32 {
-            a.mul_add(b, c)
-        }
-        #[inline(always)]
         unsafe fn max(a: __m512, b: __m512) -> __m512 {
             unsafe { _mm512_max_ps(a, b) }
         }
@@ -132,6 +136,45 @@ mod x86 {
                     power = _mm512_fmadd_ps(power, rest, _mm512_set1_ps(*coefficient));
                 }
                 _mm512_maskz_scalef_ps(normal, power, whole)
+            }
+        }
+        #[inline(always)]
+        unsafe fn turn(from: *const f32, from_stride: usize, into: *mut f32, into_stride: usize) {
+            unsafe {
+                let mut rows = [_mm512_setzero_ps(); 16];
+                for (i, row) in rows.iter_mut().enumerate() {
+                    *row = _mm512_loadu_ps(from.add(i * from_stride));
+                }
+                // Four rows at a time: register `c` of a group holds, in quarter `q`, the
+                // four numbers of column `4q + c`.
+                for group in rows.chunks_exact_mut(4) {
+                    let a = _mm512_castps_pd(_mm512_unpacklo_ps(group[0], group[1]));
+                    let b = _mm512_castps_pd(_mm512_unpacklo_ps(group[2], group[3]));
+                    let c = _mm512_castps_pd(_mm512_unpackhi_ps(group[0], group[1]));
+                    let d = _mm512_castps_pd(_mm512_unpackhi_ps(group[2], group[3]));
+                    group[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+                    group[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+                    group[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(c, d));
+                    group[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(c, d));
+                }
+                // Then quarters of all groups come together, first the even, then the odd.
+                const EVEN: i32 = 0b10_00_10_00;
+                const ODD: i32 = 0b11_01_11_01;
+                for c in 0..4 {
+                    let a = _mm512_shuffle_f32x4::<EVEN>(rows[c], rows[4 + c]);
+                    let b = _mm512_shuffle_f32x4::<EVEN>(rows[8 + c], rows[12 + c]);
+                    let d = _mm512_shuffle_f32x4::<ODD>(rows[c], rows[4 + c]);
+                    let e = _mm512_shuffle_f32x4::<ODD>(rows[8 + c], rows[12 + c]);
+                    let columns = [
+                        _mm512_shuffle_f32x4::<EVEN>(a, b),
+                        _mm512_shuffle_f32x4::<EVEN>(d, e),
+                        _mm512_shuffle_f32x4::<ODD>(a, b),
+                        _mm512_shuffle_f32x4::<ODD>(d, e),
+                    ];
+                    for (quarter, column) in columns.into_iter().enumerate() {
+                        _mm512_storeu_ps(into.add((4 * quarter + c) * into_stride), column);
+                    }
+                }
             }
         }
     }
@@ -172,10 +215,6 @@ mod x86 {
         #[inline(always)]
         unsafe fn fma(a: __m256, b: __m256, c: __m256) -> __m256 {
             unsafe { _mm256_fmadd_ps(a, b, c) }
-        }
-        #[inline(always)]
-        fn fma_one(a: f32, b: f32, c: f32) -> f32 {
-            a.mul_add(b, c)
         }
         #[inline(always)]
         unsafe fn max(a: __m256, b: __m256) -> __m256 {
@@ -219,6 +258,32 @@ mod x86 {
                 _mm256_and_ps(scaled, normal)
             }
         }
+        #[inline(always)]
+        unsafe fn turn(from: *const f32, from_stride: usize, into: *mut f32, into_stride: usize) {
+            unsafe {
+                let mut rows = [_mm256_setzero_ps(); 8];
+                for (i, row) in rows.iter_mut().enumerate() {
+                    *row = _mm256_loadu_ps(from.add(i * from_stride));
+                }
+                // As above, with halves for quarters.
+                for group in rows.chunks_exact_mut(4) {
+                    let a = _mm256_castps_pd(_mm256_unpacklo_ps(group[0], group[1]));
+                    let b = _mm256_castps_pd(_mm256_unpacklo_ps(group[2], group[3]));
+                    let c = _mm256_castps_pd(_mm256_unpackhi_ps(group[0], group[1]));
+                    let d = _mm256_castps_pd(_mm256_unpackhi_ps(group[2], group[3]));
+                    group[0] = _mm256_castpd_ps(_mm256_unpacklo_pd(a, b));
+                    group[1] = _mm256_castpd_ps(_mm256_unpackhi_pd(a, b));
+                    group[2] = _mm256_castpd_ps(_mm256_unpacklo_pd(c, d));
+                    group[3] = _mm256_castpd_ps(_mm256_unpackhi_pd(c, d));
+                }
+                for c in 0..4 {
+                    let (a, b) = (rows[c], rows[4 + c]);
+                    let (low, high) = (into.add(c * into_stride), into.add((4 + c) * into_stride));
+                    _mm256_storeu_ps(low, _mm256_permute2f128_ps::<0x20>(a, b));
+                    _mm256_storeu_ps(high, _mm256_permute2f128_ps::<0x31>(a, b));
+                }
+            }
+        }
     }
 }
 
@@ -260,10 +325,6 @@ impl Simd for Portable {
     unsafe fn fma(a: [f32; 8], b: [f32; 8], c: [f32; 8]) -> [f32; 8] {
         // `mul_add` would be a call where the processor has no such instruction.
         std::array::from_fn(|i| a[i] * b[i] + c[i])
-    }
-    #[inline(always)]
-    fn fma_one(a: f32, b: f32, c: f32) -> f32 {
-        a * b + c
     }
     #[inline(always)]
     unsafe fn max(a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
@@ -348,11 +409,25 @@ mod tests {
         }
     }
 
+    unsafe fn judge_turn<S: Simd>() {
+        let (from_stride, into_stride) = (S::LANES + 3, S::LANES + 1);
+        let from: Vec<f32> = (0..S::LANES * from_stride).map(|at| at as f32).collect();
+        let mut into = vec![-1.0; S::LANES * into_stride];
+        unsafe { S::turn(from.as_ptr(), from_stride, into.as_mut_ptr(), into_stride) };
+        for (x, column) in into.chunks_exact(into_stride).enumerate() {
+            for (i, &got) in column[..S::LANES].iter().enumerate() {
+                assert_eq!(got, from[i * from_stride + x], "row {i}, column {x}");
+            }
+            assert_eq!(column[S::LANES], -1.0, "beside the square");
+        }
+    }
+
     #[test]
     fn the_portable_kind_is_right() {
         unsafe {
             judge_exp2::<Portable>();
             judge_choose::<Portable>();
+            judge_turn::<Portable>();
         }
     }
 
@@ -364,6 +439,7 @@ mod tests {
             unsafe {
                 judge_exp2::<Avx512>();
                 judge_choose::<Avx512>();
+                judge_turn::<Avx512>();
             }
         }
         #[target_feature(enable = "avx2,fma")]
@@ -371,6 +447,7 @@ mod tests {
             unsafe {
                 judge_exp2::<Avx2>();
                 judge_choose::<Avx2>();
+                judge_turn::<Avx2>();
             }
         }
         if is_x86_feature_detected!("avx512f") {

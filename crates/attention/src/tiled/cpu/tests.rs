@@ -164,7 +164,7 @@ fn kernels_stay_within_their_tensors() {
         let free = compute(kind, shape, <[f32]>::to_vec);
         for edge in [guarded::Edge::End, guarded::Edge::Start] {
             let fenced = compute(kind, shape, |numbers| guarded::Guarded::new(numbers, edge));
-            assert_eq!(fenced, free, "{}", kind.word());
+            assert_eq!(fenced, free, "{}", kind.body());
         }
     }
 }

@@ -1,0 +1,233 @@
+//! What stands in for the exponential of a product: features whose product is like it.
+
+use std::f64::consts::TAU;
+
+use burn::tensor::{Tensor, TensorData, activation};
+
+use super::sight::Sight;
+use crate::AttentionShape;
+use crate::counter::mix;
+
+/// What queries and keys are turned into; none of it is negative.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
+pub enum FeatureMap {
+    /// `elu(x) + 1`: Katharopoulos et al., 2020.
+    #[default]
+    Elu1,
+    /// `max(x, 0)` and a thousandth, so that no query is without features:
+    /// Choromanski et al., [Performers](https://arxiv.org/abs/2009.14794), 2020.
+    Relu,
+    /// Random features whose product is, on average, the softmax's own exponential.
+    FavorPlus(RandomFeatures),
+}
+
+/// Positive orthogonal random features:
+///
+/// ```text
+/// φ(x) = exp(ω · x - |x|² / 2) / sqrt(count)      E φ(q) · φ(k) = exp(q · k)
+/// ```
+///
+/// Each `ω` is a normal vector, as many at a time orthogonal to each other as they have
+/// numbers. The error falls like `1/sqrt(count)`. Training draws new ones from time to
+/// time by another seed.
+///
+/// Choromanski et al., [Performers](https://arxiv.org/abs/2009.14794), 2020.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RandomFeatures {
+    /// How many.
+    pub count: usize,
+    /// Which ones.
+    pub seed: u64,
+}
+
+/// What [`FeatureMap::Relu`] adds.
+const RELU_FLOOR: f32 = 1e-3;
+
+impl FeatureMap {
+    pub(super) fn check(self, op: &str) {
+        if let Self::FavorPlus(random) = self {
+            assert!(
+                random.count > 0,
+                "{op}: there must be random features, got 0"
+            );
+        }
+    }
+
+    /// What queries and keys are multiplied by, each.
+    pub(super) fn scale(self, scale: Option<f64>, shape: &AttentionShape) -> [f64; 2] {
+        match self {
+            // There is no score to be kept small: as they are, unless said otherwise.
+            Self::Elu1 | Self::Relu => [scale.unwrap_or(1.0), 1.0],
+            Self::FavorPlus(_) => {
+                let scale = scale.unwrap_or(shape.default_scale());
+                let root = scale.abs().sqrt();
+                [root.copysign(scale), root]
+            }
+        }
+    }
+
+    /// `[batch, heads, seq_q, features]`
+    pub(super) fn of_queries(self, query: Tensor<4>, [scale, _]: [f64; 2]) -> Tensor<4> {
+        let query = times(query, scale);
+        match self {
+            Self::Elu1 => elu1(query),
+            Self::Relu => activation::relu(query).add_scalar(RELU_FLOOR),
+            Self::FavorPlus(random) => {
+                let exponents = random.exponents(query);
+                // A factor of each query's own cancels out: the largest is made 1.
+                let most = exponents.clone().detach().max_dim(3);
+                exponents.sub(most).exp()
+            }
+        }
+    }
+
+    /// `[batch, kv_heads, seq_k, features]`, zero for hidden keys.
+    pub(super) fn of_keys(self, key: Tensor<4>, [_, scale]: [f64; 2], sight: &Sight) -> Tensor<4> {
+        let key = times(key, scale);
+        let features = match self {
+            Self::Elu1 => elu1(key),
+            Self::Relu => activation::relu(key).add_scalar(RELU_FLOOR),
+            Self::FavorPlus(random) => {
+                let exponents = random.exponents(key);
+                let seen = match sight.hidden.clone() {
+                    // What is hidden does not count, however large it is.
+                    Some(hidden) => {
+                        let hidden = hidden.expand(exponents.dims());
+                        exponents.mask_fill(hidden, LOWEST)
+                    }
+                    None => exponents,
+                };
+                // So does a factor of all keys of a head.
+                let most = seen.clone().detach().max_dim(3).max_dim(2);
+                seen.sub(most).exp()
+            }
+        };
+        sight.clear(features)
+    }
+}
+
+/// Below every exponent: its power is zero, and so is it when no key is seen at all.
+const LOWEST: f32 = -1e30;
+
+fn times(tensor: Tensor<4>, factor: f64) -> Tensor<4> {
+    if factor == 1.0 {
+        tensor
+    } else {
+        tensor.mul_scalar(factor)
+    }
+}
+
+/// `x + 1` above zero, `exp(x)` below.
+fn elu1(x: Tensor<4>) -> Tensor<4> {
+    let below = activation::relu(x.clone().neg()).neg();
+    activation::relu(x) + below.exp()
+}
+
+impl RandomFeatures {
+    /// `count` of them, drawn by `seed`.
+    pub fn new(count: usize, seed: u64) -> Self {
+        Self { count, seed }
+    }
+
+    /// `ω · x - |x|² / 2`: `[batch, heads, seq, count]`.
+    fn exponents(self, x: Tensor<4>) -> Tensor<4> {
+        let [.., d_head] = x.dims();
+        let directions = TensorData::new(self.directions(d_head), [1, 1, self.count, d_head]);
+        let directions = Tensor::<4>::from_data(directions, (&x.device(), x.dtype()));
+        let half = x.clone().square().sum_dim(3).mul_scalar(0.5);
+        x.matmul(directions.swap_dims(2, 3)) - half
+    }
+
+    /// The vectors `ω`, row by row.
+    pub fn directions(self, d_head: usize) -> Vec<f32> {
+        let mut rows: Vec<f64> = Vec::with_capacity(self.count * d_head);
+        for block in 0..self.count.div_ceil(d_head) {
+            let first = rows.len();
+            for row in 0..d_head.min(self.count - block * d_head) {
+                let mut normals = Normals::new([self.seed, block as u64, row as u64]);
+                let drawn: Vec<f64> = (0..d_head).map(|_| normals.next()).collect();
+                // As long as it was drawn, but at right angles to those before it.
+                let length = norm(&drawn);
+                let mut own = drawn;
+                for other in rows[first..].chunks_exact(d_head) {
+                    let along = dot(&own, other) / dot(other, other);
+                    own.iter_mut().zip(other).for_each(|(x, y)| *x -= along * y);
+                }
+                let stretch = length / norm(&own);
+                rows.extend(own.into_iter().map(|x| x * stretch));
+            }
+        }
+        rows.into_iter().map(|x| x as f32).collect()
+    }
+}
+
+/// Normal numbers that follow from a place: Box and Muller.
+struct Normals {
+    key: u64,
+    drawn: u64,
+}
+
+impl Normals {
+    fn new(place: [u64; 3]) -> Self {
+        let key = place
+            .into_iter()
+            .fold(0, |key: u64, at| mix(key.wrapping_add(at)));
+        Self { key, drawn: 0 }
+    }
+
+    fn uniform(&mut self) -> f64 {
+        self.drawn += 1;
+        (mix(self.key ^ mix(self.drawn)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn next(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
+        radius * (TAU * self.uniform()).cos()
+    }
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+fn norm(a: &[f64]) -> f64 {
+    dot(a, a).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directions_of_a_block_are_at_right_angles() {
+        let d_head = 8;
+        let rows = RandomFeatures::new(20, 5).directions(d_head);
+        let rows: Vec<Vec<f64>> = rows
+            .chunks(d_head)
+            .map(|row| row.iter().map(|&x| f64::from(x)).collect())
+            .collect();
+        assert_eq!(rows.len(), 20);
+        for block in rows.chunks(d_head) {
+            for (i, a) in block.iter().enumerate() {
+                for b in &block[..i] {
+                    let cosine = dot(a, b) / (norm(a) * norm(b));
+                    assert!(cosine.abs() < 1e-6, "{cosine}");
+                }
+            }
+        }
+    }
+
+    /// Their squared length is d_head on average, with a variance of 2 d_head each.
+    #[test]
+    fn directions_are_as_long_as_normal_vectors() {
+        let (d_head, count) = (16, 4000);
+        let rows = RandomFeatures::new(count, 1).directions(d_head);
+        let squares = rows.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>();
+        let mean = squares / count as f64;
+        let noise = 5.0 * (2.0 * d_head as f64 / count as f64).sqrt();
+        assert!((mean - d_head as f64).abs() < noise, "{mean}");
+        let another = RandomFeatures::new(count, 2).directions(d_head);
+        assert_ne!(rows, another);
+    }
+}

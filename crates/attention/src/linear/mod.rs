@@ -1,0 +1,115 @@
+//! Attention in time and memory that grow with the length alone. The weight of a key is
+//! a product of features instead of an exponential, and products can be reordered:
+//!
+//! ```text
+//! context_i = φ(q_i) · S / (φ(q_i) · z)       S = Σ_j φ(k_j) v_jᵀ,  z = Σ_j φ(k_j)
+//! ```
+//!
+//! over the keys that query `i` sees: all of them, or those up to its own place. There
+//! are no `seq_q x seq_k` weights, forward or backward.
+//!
+//! Katharopoulos et al., [Transformers are RNNs](https://arxiv.org/abs/2006.16236), 2020.
+//! [`retention`] is the member of the family that forgets.
+
+mod chunked;
+mod features;
+mod retention;
+mod sight;
+
+use burn::tensor::Tensor;
+
+pub use self::features::{FeatureMap, RandomFeatures};
+pub use self::retention::{retention, retention_decays};
+use self::sight::Sight;
+use crate::precision::{check, narrow, widen};
+use crate::{AttentionOptions, AttentionShape};
+
+/// Attends by a product of features.
+///
+/// Half-precision tensors are computed in `f32` and rounded once, at the end. A query
+/// whose features meet those of no key gets zeros, like one that sees nothing.
+///
+/// # Shapes
+///
+/// - query: `[batch, heads, seq_q, d_head]`
+/// - key: `[batch, kv_heads, seq_k, d_head]`
+/// - value: `[batch, kv_heads, seq_k, d_value]`
+/// - result: `[batch, heads, seq_q, d_value]`
+///
+/// # Panics
+///
+/// If the tensors do not fit together or are not of one number type of up to 32 bits; if
+/// the pattern is more than full or causal, key lengths and key padding; if something is
+/// to be done to scores, of which there are none.
+pub fn linear(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    value: Tensor<4>,
+    features: FeatureMap,
+    options: &AttentionOptions,
+) -> Tensor<4> {
+    let op = "linear attention";
+    let shape = AttentionShape::of(op, &query, &key, &value);
+    check(op, [query.dtype(), key.dtype(), value.dtype()]);
+    options.check(op, &shape);
+    refuse_scores(op, options);
+    features.check(op);
+    let sight = Sight::of(op, &options.pattern, &shape, &query.device());
+
+    let stored = query.dtype();
+    let [query, key, value] = [query, key, value].map(widen);
+    let scale = features.scale(options.scale, &shape);
+    let query = features.of_queries(query, scale);
+    let key = features.of_keys(key, scale, &sight); // [batch, kv_heads, seq_k, features]
+
+    // A value more, which is one: its mean's numerator is the denominator of all.
+    let ones = value.clone().slice_dim(3, 0..1).ones_like();
+    let value = Tensor::cat(vec![sight.clear(value), ones], 3); // [batch, kv_heads, seq_k, d_value + 1]
+    let sums = if sight.is_causal {
+        chunked::causal(query, key, value, &shape, None)
+    } else {
+        everything(query, key, value, &shape)
+    }; // [batch, heads, seq_q, d_value + 1]
+    let total = sums.clone().slice_dim(3, shape.d_value..shape.d_value + 1);
+    let context = sums.slice_dim(3, 0..shape.d_value);
+    // Both by the size of the total first: its square, by which the gradient is divided,
+    // is then 1 however small it was. Features are not negative, so it is zero only where
+    // all of it is; then any number keeps the zeros.
+    let size = total.clone().detach();
+    let size = size.clone().mask_fill(size.equal_elem(0.0), 1.0);
+    let total = (total / size.clone()).clamp_min(0.5);
+    narrow(context / size / total, stored)
+}
+
+/// `φ(q) · (φ(k)ᵀ · v)`, every query with every key.
+fn everything(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    value: Tensor<4>,
+    shape: &AttentionShape,
+) -> Tensor<4> {
+    let [batch, heads, seq_q, features] = query.dims();
+    let [.., width] = value.dims();
+    let state = key.swap_dims(2, 3).matmul(value); // [batch, kv_heads, features, d_value + 1]
+    // Heads that share a key and value head are one longer list of queries to it.
+    query
+        .reshape([batch, shape.kv_heads, shape.group() * seq_q, features])
+        .matmul(state)
+        .reshape([batch, heads, seq_q, width])
+}
+
+/// Options that speak of scores or weights have no meaning here.
+fn refuse_scores(op: &str, options: &AttentionOptions) {
+    let given = [
+        ("softcap", options.softcap.is_some()),
+        ("ALiBi", options.alibi.is_some()),
+        ("bias", options.bias.is_some()),
+        ("dropout", options.dropout.is_some()),
+    ];
+    for (name, is_there) in given {
+        assert!(
+            !is_there,
+            "{op}: there are no scores or weights for a {name} to change"
+        );
+    }
+}

@@ -1,0 +1,77 @@
+//! Linear attention that forgets: what is further back counts for less, by a factor of
+//! each head's own.
+//!
+//! ```text
+//! context_i = Σ_(j ≤ i) γ^(i - j) scale (q_i · k_j) v_j
+//! ```
+//!
+//! Sun et al., [Retentive Network](https://arxiv.org/abs/2307.08621), 2023.
+
+use burn::tensor::Tensor;
+
+use super::sight::Sight;
+use super::{chunked, refuse_scores};
+use crate::precision::{check, narrow, widen};
+use crate::{AttentionOptions, AttentionShape};
+
+/// Attends to what was before, the further back the less.
+///
+/// There is no softmax and no division: models normalise the result. Half-precision
+/// tensors are computed in `f32` and rounded once, at the end.
+///
+/// # Shapes
+///
+/// - query: `[batch, heads, seq_q, d_head]`
+/// - key: `[batch, kv_heads, seq_k, d_head]`
+/// - value: `[batch, kv_heads, seq_k, d_value]`
+/// - decays: one for each key and value head, from 0 to 1
+/// - result: `[batch, heads, seq_q, d_value]`
+///
+/// # Panics
+///
+/// As [`linear`](super::linear); if the pattern is not causal; if a decay is missing or
+/// outside of 0 to 1.
+pub fn retention(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    value: Tensor<4>,
+    decays: &[f64],
+    options: &AttentionOptions,
+) -> Tensor<4> {
+    let op = "retention";
+    let shape = AttentionShape::of(op, &query, &key, &value);
+    check(op, [query.dtype(), key.dtype(), value.dtype()]);
+    options.check(op, &shape);
+    refuse_scores(op, options);
+    assert!(
+        decays.len() == shape.kv_heads,
+        "{op}: a decay must be given for each of the {} key and value heads, got {}",
+        shape.kv_heads,
+        decays.len()
+    );
+    if let Some(decay) = decays.iter().find(|decay| !(0.0..=1.0).contains(*decay)) {
+        panic!("{op}: a decay must be from 0 to 1, got {decay}");
+    }
+    let sight = Sight::of(op, &options.pattern, &shape, &query.device());
+    assert!(
+        sight.is_causal,
+        "{op}: what is forgotten is behind: the pattern must be causal, got {}",
+        options.pattern.kind()
+    );
+
+    let stored = query.dtype();
+    let [query, key, value] = [query, key, value].map(widen);
+    let query = query.mul_scalar(options.scale.unwrap_or(shape.default_scale()));
+    let [key, value] = [key, value].map(|tensor| sight.clear(tensor));
+    narrow(
+        chunked::causal(query, key, value, &shape, Some(decays)),
+        stored,
+    )
+}
+
+/// The paper's decays for so many heads: from 31/32, each half as far from 1 as the last.
+pub fn retention_decays(heads: usize) -> Vec<f64> {
+    (0..heads)
+        .map(|head| 1.0 - (-5.0 - head as f64).exp2())
+        .collect()
+}

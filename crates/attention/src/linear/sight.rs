@@ -1,0 +1,65 @@
+//! What of a pattern can be seen without a matrix.
+
+use burn::tensor::{Bool, Device, Tensor};
+
+use crate::{AttentionShape, Pattern};
+
+/// Who sees whom, as far as it can be said of keys alone.
+pub(super) struct Sight {
+    /// Queries see keys up to their own place.
+    pub(super) is_causal: bool,
+    /// `[batch, 1, seq_k, 1]`: keys that nobody sees.
+    pub(super) hidden: Option<Tensor<4, Bool>>,
+}
+
+impl Sight {
+    /// Keys or values with zeros for those that nobody sees.
+    pub(super) fn clear(&self, tensor: Tensor<4>) -> Tensor<4> {
+        match &self.hidden {
+            Some(hidden) => {
+                let dims = tensor.dims();
+                tensor.mask_fill(hidden.clone().expand(dims), 0.0)
+            }
+            None => tensor,
+        }
+    }
+
+    /// Reads it off a pattern.
+    ///
+    /// # Panics
+    ///
+    /// If there is more to the pattern, naming `op` and what it is.
+    pub(super) fn of(op: &str, pattern: &Pattern, shape: &AttentionShape, device: &Device) -> Self {
+        match pattern {
+            Pattern::Full => Self {
+                is_causal: false,
+                hidden: None,
+            },
+            Pattern::Causal => Self {
+                is_causal: true,
+                hidden: None,
+            },
+            Pattern::KeyLengths(_) | Pattern::KeyPadding(_) => Self {
+                is_causal: false,
+                hidden: pattern
+                    .hidden(op, shape, device)
+                    .map(|hidden| hidden.swap_dims(2, 3)),
+            },
+            Pattern::And(a, b) => {
+                let [a, b] = [a, b].map(|part| Self::of(op, part, shape, device));
+                Self {
+                    is_causal: a.is_causal || b.is_causal,
+                    hidden: match (a.hidden, b.hidden) {
+                        (Some(a), Some(b)) => Some(a.bool_or(b)),
+                        (a, b) => a.or(b),
+                    },
+                }
+            }
+            other => panic!(
+                "{op}: queries see everything or what is before them, and of that key lengths \
+                 or key padding; got {}",
+                other.kind()
+            ),
+        }
+    }
+}

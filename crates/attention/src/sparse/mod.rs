@@ -1,0 +1,10 @@
+//! Attention that sees some of the keys, where it takes more than a
+//! [pattern](crate::Pattern) to compute only these.
+//!
+//! Tiles that nobody sees into are not computed. But keys that lie scattered are in every
+//! tile: they are brought together first, attended to on their own, and
+//! [joined](crate::merge) exactly.
+
+mod strided;
+
+pub use strided::strided;

@@ -1,0 +1,42 @@
+//! What computes a call.
+
+use std::fmt;
+
+/// What computes [`flash`](super::flash) for a call, on some backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Body {
+    /// The kernels for CPUs, with AVX-512.
+    CpuAvx512,
+    /// The same with AVX2 and FMA.
+    CpuAvx2,
+    /// The same with what every processor has.
+    CpuPortable,
+    /// LibTorch's own kernels, on CUDA.
+    Aten,
+    /// Tile loops over the backend's operations.
+    Tiles,
+    /// The same, recorded by autodiff one by one, so that training holds the matrices
+    /// after all: no feature of the backend's name was asked for.
+    Recorded,
+}
+
+impl Body {
+    /// How it is called in tables and logs.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::CpuAvx512 => "cpu-avx512",
+            Self::CpuAvx2 => "cpu-avx2",
+            Self::CpuPortable => "cpu-portable",
+            Self::Aten => "aten",
+            Self::Tiles => "tiles",
+            Self::Recorded => "recorded",
+        }
+    }
+}
+
+impl fmt::Display for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}

@@ -1,0 +1,255 @@
+//! The mechanisms that see less than all, or weigh by another formula: each on the
+//! problems of the catalogue that show what is its own, at sizes that small problems
+//! have several of.
+
+use burn::tensor::{DType, Device, Tensor};
+use libtest_mimic::{Failed, Trial};
+use zoo_attention::{
+    AttentionOptions, FeatureMap, LinearFeatures, Mechanism, MechanismConfig, Pattern,
+    RandomFeatures, attend, linear, standard,
+};
+use zoo_backend::Opened;
+use zoo_conformance::{Tensors, all_queries, check_gradients, given_to, judge_gradients, numbers};
+use zoo_testkit::{Precision, Problem, find};
+
+pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for (name, mechanism) in mechanisms() {
+        for problem in PROBLEMS {
+            let problem = find(problem).expect("a problem of the catalogue");
+            if given_to(&mechanism, &problem).is_none() {
+                continue;
+            }
+            let (mechanism, device) = (mechanism.clone(), opened.device.clone());
+            let trial = format!("{name}/{}/gradients", problem.name);
+            trials.push(crate::judged(trial, move || {
+                check_gradients(&mechanism, &problem, &device)
+            }));
+        }
+        for (word, dtype) in crate::half_types(opened) {
+            let (mechanism, device) = (mechanism.clone(), opened.device.clone());
+            trials.push(Trial::test(format!("{name}/half/{word}"), move || {
+                in_half_precision(&mechanism, dtype, &device)
+            }));
+        }
+    }
+    trials.extend(TESTS.iter().map(|(name, test)| {
+        let device = opened.device.clone();
+        Trial::test((*name).to_owned(), move || test(&device))
+    }));
+    trials
+}
+
+/// Between them: several tiles and chunks, odd sizes, more keys and more queries, shared
+/// heads, padding, a single query, options, and rows that see nothing.
+const PROBLEMS: &[&str] = &[
+    "one",
+    "odd",
+    "causal",
+    "causal-more-keys",
+    "causal-more-queries",
+    "causal-and-lengths",
+    "key-padding",
+    "several-tiles",
+    "everything",
+    "multi-query",
+    "gpt2",
+    "llama-decode",
+];
+
+fn mechanisms() -> Vec<(&'static str, MechanismConfig)> {
+    let mechanisms = vec![
+        ("dot", MechanismConfig::Dot),
+        (
+            "sliding-window",
+            MechanismConfig::SlidingWindow { window: 3 },
+        ),
+        ("block", MechanismConfig::Block { size: 4 }),
+        ("strided", MechanismConfig::Strided { stride: None }),
+        ("strided-by-3", MechanismConfig::Strided { stride: Some(3) }),
+        (
+            "longformer",
+            MechanismConfig::Longformer {
+                window: 2,
+                global: 1,
+            },
+        ),
+        (
+            "bigbird",
+            MechanismConfig::BigBird {
+                block: 2,
+                neighbours: 1,
+                global: 1,
+                random: 1,
+                seed: 5,
+            },
+        ),
+        ("linear", Mechanism::Linear.into()),
+        (
+            "linear-relu",
+            MechanismConfig::Linear {
+                features: LinearFeatures::Relu,
+            },
+        ),
+        (
+            "performer",
+            MechanismConfig::Performer {
+                features: 24,
+                seed: 3,
+            },
+        ),
+        ("retention", MechanismConfig::Retention),
+    ];
+    // One that is forgotten here is not tested at all.
+    for mechanism in Mechanism::ALL {
+        let is_here = mechanisms
+            .iter()
+            .any(|(_, own)| own.mechanism() == mechanism);
+        let is_elsewhere = matches!(mechanism, Mechanism::Standard | Mechanism::Flash);
+        assert!(is_here || is_elsewhere, "{mechanism} is tested nowhere");
+    }
+    mechanisms
+}
+
+fn in_half_precision(
+    mechanism: &MechanismConfig,
+    dtype: DType,
+    device: &Device,
+) -> Result<(), Failed> {
+    let problem = find("causal").expect("a problem of the catalogue");
+    let device = device.clone().autodiff();
+    let tensors = Tensors::new(&problem, &problem.inputs(), &device).cast(dtype);
+    judge_gradients(mechanism, &problem, tensors, &all_queries(&problem))?;
+    Ok(())
+}
+
+type Test = fn(&Device) -> Result<(), Failed>;
+
+const TESTS: &[(&str, Test)] = &[
+    ("performer/comes-nearer-with-more-features", |device| {
+        let problem = Problem {
+            spread: 0.4,
+            ..Problem::new("approximated", [1, 2, 24, 40, 16])
+        };
+        let tensors = Tensors::new(&problem, &problem.inputs(), device);
+        let Tensors {
+            query, key, value, ..
+        } = tensors;
+        let options = AttentionOptions::new();
+        let exact = standard(query.clone(), key.clone(), value.clone(), &options).context;
+        let exact = numbers(exact);
+        // The mean square over seeds falls like 1/features.
+        let error = |count: usize| {
+            let seeds = 0..24;
+            let squares: f64 = seeds
+                .clone()
+                .map(|seed| {
+                    let features = FeatureMap::FavorPlus(RandomFeatures::new(count, seed));
+                    let near = linear(
+                        query.clone(),
+                        key.clone(),
+                        value.clone(),
+                        features,
+                        &options,
+                    );
+                    let pairs = numbers(near).into_iter().zip(&exact);
+                    pairs.map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>()
+                })
+                .sum();
+            (squares / (seeds.end as usize * exact.len()) as f64).sqrt()
+        };
+        let errors = [32, 128, 512].map(error);
+        for pair in errors.windows(2) {
+            let gain = pair[0] / pair[1];
+            // Four times the features: half the error, give or take what seeds do.
+            if !(1.5..=2.8).contains(&gain) {
+                return Err(format!("four times the features: {errors:?}").into());
+            }
+        }
+        Ok(())
+    }),
+    ("linear/refuses-what-it-cannot-see", |device| {
+        let options = AttentionOptions::new().with_pattern(Pattern::Block { size: 2 });
+        is_refused(
+            device,
+            Mechanism::Linear,
+            &options,
+            "linear attention: queries see everything or what is before them, and of that key \
+             lengths or key padding; got blocks",
+        )
+    }),
+    ("linear/refuses-what-changes-scores", |device| {
+        is_refused(
+            device,
+            Mechanism::Performer,
+            &AttentionOptions::new().with_softcap(3.0),
+            "linear attention: there are no scores or weights for a softcap to change",
+        )
+    }),
+    ("retention/must-be-causal", |device| {
+        is_refused(
+            device,
+            Mechanism::Retention,
+            &AttentionOptions::new(),
+            "retention: what is forgotten is behind: the pattern must be causal, got a full pattern",
+        )
+    }),
+    ("strided/refuses-a-stride-of-zero", |device| {
+        is_refused(
+            device,
+            MechanismConfig::Strided { stride: Some(0) },
+            &AttentionOptions::new(),
+            "strided attention: a stride must be at least 1, got 0",
+        )
+    }),
+    ("performer/refuses-no-features", |device| {
+        let none = MechanismConfig::Performer {
+            features: 0,
+            seed: 0,
+        };
+        is_refused(
+            device,
+            none,
+            &AttentionOptions::new(),
+            "linear attention: there must be random features, got 0",
+        )
+    }),
+    ("linear/hidden-keys-do-not-matter", |device| {
+        let problem = find("key-padding").expect("a problem of the catalogue");
+        let inputs = problem.inputs();
+        let mut spoilt = inputs.clone();
+        for row in 0..problem.batch * problem.kv_heads * problem.seq_k {
+            let example = row / (problem.kv_heads * problem.seq_k);
+            let first_query = example * problem.heads * problem.seq_q;
+            if problem.hidden_from(first_query)[row % problem.seq_k] {
+                spoilt.key[row * problem.d_head..][..problem.d_head].fill(1e3);
+                spoilt.value[row * problem.d_value..][..problem.d_value].fill(f32::NAN);
+            }
+        }
+        for mechanism in [Mechanism::Linear, Mechanism::Performer] {
+            let of =
+                |inputs| numbers(Tensors::new(&problem, inputs, device).attend(&mechanism.into()));
+            let want: Vec<f64> = of(&inputs).into_iter().map(f64::from).collect();
+            Precision::F32
+                .forward(0.0)
+                .check("context", &of(&spoilt), &want)?;
+        }
+        Ok(())
+    }),
+];
+
+fn is_refused(
+    device: &Device,
+    mechanism: impl Into<MechanismConfig>,
+    options: &AttentionOptions,
+    message: &str,
+) -> Result<(), Failed> {
+    let mechanism = mechanism.into();
+    let zeros = || Tensor::<4>::zeros([1, 2, 4, 4], device);
+    crate::misuses::is_refused(
+        || {
+            attend(mechanism.clone(), zeros(), zeros(), zeros(), options);
+        },
+        message,
+    )
+}

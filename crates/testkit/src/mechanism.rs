@@ -1,0 +1,279 @@
+//! What a mechanism computes of a problem.
+
+use zoo_words::{LinearFeatures, MechanismConfig};
+
+use crate::dropped::scramble;
+use crate::formula::{Features, Formula};
+use crate::mask::Mask;
+use crate::problem::Problem;
+
+impl Problem {
+    /// The problem that a mechanism solves when it is given this one: it may see less, or
+    /// weigh by another formula. `None` if it does not take it. `directions` are those of
+    /// random features, by their number, seed and width: a mechanism's own choice, which
+    /// is not for the oracle to judge.
+    pub fn given_to(
+        &self,
+        mechanism: &MechanismConfig,
+        directions: impl Fn(usize, u64, usize) -> Vec<f32>,
+    ) -> Option<Self> {
+        let problem = self.clone();
+        let seeing = |also: Mask| {
+            Some(Self {
+                mask: match &self.mask {
+                    Mask::Full => also,
+                    mask => Mask::All(vec![mask.clone(), also]),
+                },
+                ..self.clone()
+            })
+        };
+        let by = |formula: Formula| {
+            let has_no_scores = self.softcap.is_none()
+                && !self.alibi
+                && self.bias.is_none()
+                && self.dropout.is_none();
+            (has_no_scores && is_plain(&self.mask)).then(|| Self {
+                formula,
+                ..self.clone()
+            })
+        };
+        match *mechanism {
+            MechanismConfig::Standard | MechanismConfig::Flash => Some(problem),
+            MechanismConfig::Dot => Some(Self {
+                scale: Some(self.scale.unwrap_or(1.0)),
+                ..problem
+            }),
+            MechanismConfig::SlidingWindow { window } => seeing(both_sides(window)),
+            MechanismConfig::Block { size } => seeing(Mask::Block(size)),
+            MechanismConfig::Strided { stride } => {
+                let stride = MechanismConfig::stride(stride, self.seq_k);
+                let near = both_sides(stride - 1);
+                seeing(Mask::Any(vec![near, Mask::Strided(stride)]))
+            }
+            MechanismConfig::Longformer { window, global } => {
+                let places = (0..global.min(self.seq_k)).collect();
+                seeing(Mask::Any(vec![both_sides(window), Mask::Global(places)]))
+            }
+            MechanismConfig::BigBird {
+                block,
+                neighbours,
+                global,
+                random,
+                seed,
+            } => {
+                let blocks = self.seq_k.div_ceil(block);
+                let seen = (0..blocks)
+                    .map(|own| seen_by_block(own, blocks, [neighbours, global, random], seed));
+                seeing(Mask::Blocks {
+                    size: block,
+                    seen: seen.collect(),
+                })
+            }
+            MechanismConfig::Linear { features } => by(Formula::Features(match features {
+                LinearFeatures::Elu1 => Features::Elu1,
+                LinearFeatures::Relu => Features::Relu,
+            })),
+            MechanismConfig::Performer { features, seed } => {
+                let directions = directions(features, seed, self.d_head);
+                by(Formula::Features(Features::Random { directions }))
+            }
+            MechanismConfig::Retention if has_causal(&self.mask) => {
+                // Each head half as far from remembering everything as the last.
+                let decays = (0..self.kv_heads).map(|head| 1.0 - 0.5f64.powi(5 + head as i32));
+                by(Formula::Retention(decays.collect()))
+            }
+            MechanismConfig::Retention => None,
+        }
+    }
+}
+
+fn both_sides(window: usize) -> Mask {
+    Mask::Window {
+        left: window,
+        right: window,
+    }
+}
+
+/// Whether a mask can be said of keys alone, but for being causal.
+fn is_plain(mask: &Mask) -> bool {
+    match mask {
+        Mask::Full | Mask::Causal | Mask::KeyLengths(_) | Mask::KeyPadding(_) => true,
+        Mask::All(parts) => parts.iter().all(is_plain),
+        _ => false,
+    }
+}
+
+fn has_causal(mask: &Mask) -> bool {
+    match mask {
+        Mask::Causal => true,
+        Mask::All(parts) => parts.iter().any(has_causal),
+        _ => false,
+    }
+}
+
+/// The blocks that one of them sees: its neighbours, those at both ends, and so many of
+/// the others, in the order of their scrambled numbers.
+fn seen_by_block(
+    own: usize,
+    blocks: usize,
+    [neighbours, global, random]: [usize; 3],
+    seed: u64,
+) -> Vec<usize> {
+    let is_end = |block: usize| block < global || blocks - block <= global;
+    let mut others: Vec<(u64, usize)> = Vec::new();
+    let mut seen = Vec::new();
+    for block in 0..blocks {
+        if is_end(own) || is_end(block) || own.abs_diff(block) <= neighbours {
+            seen.push(block);
+        } else {
+            let number =
+                scramble(scramble(seed.wrapping_add(own as u64)).wrapping_add(block as u64));
+            others.push((number, block));
+        }
+    }
+    others.sort_unstable();
+    seen.extend(others.into_iter().take(random).map(|(_, block)| block));
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{catalogue, central_differences, solve};
+    use zoo_words::Mechanism;
+
+    fn no_directions(_: usize, _: u64, _: usize) -> Vec<f32> {
+        Vec::new()
+    }
+
+    #[test]
+    fn a_window_sees_less() {
+        let problem = Problem::new("full", [1, 1, 9, 9, 2]);
+        let window = MechanismConfig::SlidingWindow { window: 1 };
+        let given = problem.given_to(&window, no_directions).expect("taken");
+        assert_eq!(given.density(), 25.0 / 81.0);
+    }
+
+    #[test]
+    fn what_has_no_scores_takes_nothing_that_changes_them() {
+        let linear = Mechanism::Linear.into();
+        let takes = |problem: Problem| problem.given_to(&linear, no_directions).is_some();
+        let plain = Problem::new("plain", [1, 1, 4, 4, 2]);
+        assert!(takes(plain.clone()));
+        assert!(!takes(Problem {
+            softcap: Some(1.0),
+            ..plain.clone()
+        }));
+        assert!(!takes(Problem {
+            mask: Mask::Block(2),
+            ..plain.clone()
+        }));
+        let retention = Mechanism::Retention.into();
+        assert!(plain.given_to(&retention, no_directions).is_none());
+    }
+
+    /// Those of a score by a network, by its vectors too.
+    #[test]
+    fn gradients_of_a_network_match_central_differences() {
+        let plain = crate::find("tiny").expect("in the catalogue");
+        let vectors = Problem::new("vectors", [1, 1, plain.heads, 1, plain.d_head]).inputs();
+        let with = |vectors: Vec<f32>| Problem {
+            formula: Formula::Additive(vectors),
+            ..plain.clone()
+        };
+        let (vectors, inputs) = (vectors.query, plain.inputs());
+        let problem = with(vectors.clone());
+        let answer = solve(&problem, &inputs);
+        let [d_query, d_key, d_value, _] = central_differences(&problem, &inputs);
+        let loss = |vectors: Vec<f32>| -> f64 {
+            let context = solve(&with(vectors), &inputs).context;
+            let pairs = context.iter().zip(&inputs.upstream);
+            pairs.map(|(o, u)| o * f64::from(*u)).sum()
+        };
+        let d_vector: Vec<f64> = (0..vectors.len())
+            .map(|at| {
+                let moved = |by: f32| {
+                    let mut moved = vectors.clone();
+                    moved[at] += by;
+                    (f64::from(moved[at]), loss(moved))
+                };
+                let ((above, up), (below, down)) = (moved(1e-3), moved(-1e-3));
+                (up - down) / (above - below)
+            })
+            .collect();
+        for (name, by_hand, by_difference) in [
+            ("d_query", &answer.d_query, &d_query),
+            ("d_key", &answer.d_key, &d_key),
+            ("d_value", &answer.d_value, &d_value),
+            ("d_vector", &answer.d_vector, &d_vector),
+        ] {
+            let size = by_hand.iter().fold(0.0, |m: f64, x| m.max(x.abs()));
+            assert!(size > 0.0, "{name} is nothing");
+            for (a, b) in by_hand.iter().zip(by_difference) {
+                assert!((a - b).abs() <= 1e-4 * size, "{name}: {a} and {b}");
+            }
+        }
+    }
+
+    /// The gradients by hand of every formula, against differences.
+    #[test]
+    fn gradients_match_central_differences() {
+        let mut checked = 0;
+        let directions = |count: usize, _: u64, d_head: usize| {
+            let name = "directions";
+            Problem::new(name, [1, 1, count, 1, d_head]).inputs().query
+        };
+        for mechanism in [
+            MechanismConfig::from(Mechanism::Linear),
+            MechanismConfig::Linear {
+                features: LinearFeatures::Relu,
+            },
+            MechanismConfig::Performer {
+                features: 7,
+                seed: 0,
+            },
+            Mechanism::Retention.into(),
+        ] {
+            // A total of a few features that are mostly cut off may be near its floor, and
+            // what is divided by it bends within a step: seen as 4e-3.
+            let bends = match mechanism {
+                MechanismConfig::Linear {
+                    features: LinearFeatures::Relu,
+                } => 1e-2,
+                _ => 1e-4,
+            };
+            for problem in catalogue().into_iter().filter(Problem::is_tiny) {
+                // Powers of squares: those of large numbers are beyond every step.
+                let Some(problem) = problem.given_to(&mechanism, directions) else {
+                    continue;
+                };
+                if problem.spread > 1.0 {
+                    continue;
+                }
+                let inputs = problem.inputs();
+                let answer = solve(&problem, &inputs);
+                let [d_query, d_key, d_value, _] = central_differences(&problem, &inputs);
+                for (name, numbers, by_hand, by_difference) in [
+                    ("d_query", &inputs.query, &answer.d_query, &d_query),
+                    ("d_key", &inputs.key, &answer.d_key, &d_key),
+                    ("d_value", &inputs.value, &answer.d_value, &d_value),
+                ] {
+                    let size = by_hand.iter().fold(0.0, |m: f64, x| m.max(x.abs()));
+                    for (at, (a, b)) in by_hand.iter().zip(by_difference).enumerate() {
+                        // A step across zero, where some features have a corner, tells nothing.
+                        if numbers[at].abs() < 2e-3 {
+                            continue;
+                        }
+                        assert!(
+                            (a - b).abs() <= bends * size + 1e-9,
+                            "{mechanism:?} {} {name}[{at}]: {a} by hand, {b} by differences",
+                            problem.name
+                        );
+                    }
+                }
+                checked += 1;
+            }
+        }
+        assert!(checked >= 20, "only {checked} problems were taken");
+    }
+}

@@ -1,0 +1,130 @@
+//! Attention whose weights are products, by its definition, in `f64`, with its gradients
+//! by hand:
+//!
+//! ```text
+//! s_ij = γ^(i - j) φ(q_i)·φ(k_j)          for the keys j that query i sees
+//! t_i  = Σ_j s_ij                         or 1 where nothing is divided
+//! o_i  = Σ_j s_ij v_j / t_i               zero when i sees nothing
+//!
+//! dv_j  = Σ_i s_ij / t_i do_i
+//! ds_ij = (do_i · v_j - do_i · o_i) / t_i       the second term only where divided
+//! dφ(q_i) = Σ_j γ^(i - j) ds_ij φ(k_j)
+//! dφ(k_j) = Σ_i γ^(i - j) ds_ij φ(q_i)
+//! ```
+
+use crate::formula::Features;
+use crate::oracle::{Answer, add, dot, vector};
+use crate::problem::{Inputs, Problem};
+
+/// Solves `problem` for some of its queries by `features`, or, where there are none, by
+/// the products themselves, forgotten by `decays`.
+pub(crate) fn solve_by_products(
+    problem: &Problem,
+    features: Option<&Features>,
+    decays: &[f64],
+    inputs: &Inputs,
+    queries: &[usize],
+) -> Answer {
+    let (d_head, d_value, seq_k) = (problem.d_head, problem.d_value, problem.seq_k);
+    let mut answer = Answer::empty(problem, inputs, queries.len());
+    let [query_scale, key_scale] = match features {
+        Some(features) => features.scales(problem.scale, d_head),
+        None => [problem.scale(), 1.0],
+    };
+    let of = |x: &[f64]| features.map_or_else(|| x.to_vec(), |features| features.of(x));
+    let back = |x: &[f64], d: &[f64]| match features {
+        Some(features) => features.gradient(x, d),
+        None => d.to_vec(),
+    };
+    let scaled = |tensor: &[f32], row: usize, scale: f64| -> Vec<f64> {
+        let x = vector(tensor, row, d_head);
+        x.into_iter().map(|x| scale * x).collect()
+    };
+
+    for (at, &row) in queries.iter().enumerate() {
+        let example = row / (problem.heads * problem.seq_q);
+        let head = row / problem.seq_q % problem.heads;
+        let kv_head = head / (problem.heads / problem.kv_heads);
+        let first_key = (example * problem.kv_heads + kv_head) * seq_k;
+        let i = row % problem.seq_q;
+
+        let query = scaled(&inputs.query, row, query_scale);
+        let of_query = of(&query);
+        let upstream = vector(&inputs.upstream, row, d_value);
+        let hidden = problem.hidden_from(row);
+        let mut seen = Vec::new();
+        for j in (0..seq_k).filter(|&j| !hidden[j]) {
+            let key = scaled(&inputs.key, first_key + j, key_scale);
+            let of_key = of(&key);
+            // Both counted from the end, where query and key are level.
+            let distance = (problem.seq_q - i).abs_diff(seq_k - j) as i32;
+            let fade = decays
+                .get(kv_head)
+                .map_or(1.0, |decay| decay.powi(distance));
+            let product = fade * dot(&of_query, &of_key);
+            if let Some(features) = features {
+                for x in [&query, &key] {
+                    let exponent = features.largest_exponent(x);
+                    answer.largest_score = answer.largest_score.max(exponent);
+                }
+            }
+            seen.push((j, key, of_key, fade, product));
+        }
+        let total: f64 = match features {
+            Some(_) => seen.iter().map(|(.., product)| product).sum(),
+            None => 1.0,
+        };
+        if total == 0.0 {
+            continue;
+        }
+        let context = &mut answer.context[at * d_value..][..d_value];
+        for (j, .., product) in &seen {
+            answer.weights[at * seq_k + j] = product / total;
+            let value = vector(&inputs.value, first_key + j, d_value);
+            add(context, product / total, &value);
+        }
+        let mean = match features {
+            Some(_) => dot(&upstream, context),
+            None => 0.0,
+        };
+
+        let mut d_of_query = vec![0.0; of_query.len()];
+        for (j, key, of_key, fade, product) in &seen {
+            let place = first_key + j;
+            let d_weight = dot(&upstream, &vector(&inputs.value, place, d_value));
+            let d_product = fade * (d_weight - mean) / total;
+            add(
+                &mut answer.d_value[place * d_value..][..d_value],
+                product / total,
+                &upstream,
+            );
+            add(&mut d_of_query, d_product, of_key);
+            let d_of_key: Vec<f64> = of_query.iter().map(|x| d_product * x).collect();
+            let d_key = back(key, &d_of_key);
+            add(
+                &mut answer.d_key[place * d_head..][..d_head],
+                key_scale,
+                &d_key,
+            );
+            // The same without the difference: what is rounded on the way.
+            let size = |x: &[f64], features: &[f64], scale: f64| {
+                let terms: Vec<f64> = features
+                    .iter()
+                    .map(|y| fade * (d_weight.abs() + mean.abs()) / total * y)
+                    .collect();
+                let gradient = back(x, &terms);
+                gradient.iter().fold(0.0, |m: f64, g| m.max(g.abs())) * scale.abs()
+            };
+            let terms = &mut answer.terms;
+            terms.d_query = terms.d_query.max(size(&query, of_key, query_scale));
+            terms.d_key = terms.d_key.max(size(key, &of_query, key_scale));
+        }
+        let d_query = back(&query, &d_of_query);
+        add(
+            &mut answer.d_query[at * d_head..][..d_head],
+            query_scale,
+            &d_query,
+        );
+    }
+    answer
+}

@@ -1,0 +1,334 @@
+//! A mechanism with its sizes, as a file says it.
+
+use std::fmt;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::Mechanism;
+
+/// A mechanism and its sizes: the word alone, `"flash"`, takes the usual ones; a table,
+/// `{ kind = "longformer", window = 256, global = 1 }`, says some or all.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum MechanismConfig {
+    /// Softmax attention with every weight held.
+    Standard,
+    /// The same, tile by tile.
+    Flash,
+    /// The same with products as they are.
+    Dot,
+    /// Neighbours alone.
+    SlidingWindow {
+        /// Keys seen on either side.
+        window: usize,
+    },
+    /// The own block alone.
+    Block {
+        /// Places in a block.
+        size: usize,
+    },
+    /// Neighbours, and every so many places one further away.
+    Strided {
+        /// How many; none is the root of the number of keys.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        stride: Option<usize>,
+    },
+    /// Neighbours, and places for everyone.
+    Longformer {
+        /// Keys seen on either side.
+        window: usize,
+        /// Places at the beginning that see all and are seen by all.
+        global: usize,
+    },
+    /// Neighbours, places for everyone, and some at random, by blocks.
+    #[serde(rename = "bigbird")]
+    BigBird {
+        /// Places in a block.
+        block: usize,
+        /// Blocks seen on either side.
+        neighbours: usize,
+        /// Blocks at the beginning, and as many at the end, for everyone.
+        global: usize,
+        /// Blocks at random.
+        random: usize,
+        /// Which ones.
+        seed: u64,
+    },
+    /// Products of features.
+    Linear {
+        /// Which features.
+        features: LinearFeatures,
+    },
+    /// Products of random features.
+    Performer {
+        /// How many.
+        features: usize,
+        /// Which ones.
+        seed: u64,
+    },
+    /// Products that fade.
+    Retention,
+}
+
+/// The features of linear attention.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinearFeatures {
+    /// `elu(x) + 1`
+    #[default]
+    Elu1,
+    /// `max(x, 0)` and a thousandth.
+    Relu,
+}
+
+impl From<Mechanism> for MechanismConfig {
+    /// With the usual sizes: those of the papers, or a window of 256.
+    fn from(mechanism: Mechanism) -> Self {
+        match mechanism {
+            Mechanism::Standard => Self::Standard,
+            Mechanism::Flash => Self::Flash,
+            Mechanism::Dot => Self::Dot,
+            Mechanism::SlidingWindow => Self::SlidingWindow { window: 256 },
+            Mechanism::Block => Self::Block { size: 256 },
+            Mechanism::Strided => Self::Strided { stride: None },
+            Mechanism::Longformer => Self::Longformer {
+                window: 256,
+                global: 1,
+            },
+            Mechanism::BigBird => Self::BigBird {
+                block: 64,
+                neighbours: 1,
+                global: 1,
+                random: 3,
+                seed: 0,
+            },
+            Mechanism::Linear => Self::Linear {
+                features: LinearFeatures::Elu1,
+            },
+            Mechanism::Performer => Self::Performer {
+                features: 256,
+                seed: 0,
+            },
+            Mechanism::Retention => Self::Retention,
+        }
+    }
+}
+
+impl MechanismConfig {
+    /// Which mechanism it is.
+    pub fn mechanism(&self) -> Mechanism {
+        match self {
+            Self::Standard => Mechanism::Standard,
+            Self::Flash => Mechanism::Flash,
+            Self::Dot => Mechanism::Dot,
+            Self::SlidingWindow { .. } => Mechanism::SlidingWindow,
+            Self::Block { .. } => Mechanism::Block,
+            Self::Strided { .. } => Mechanism::Strided,
+            Self::Longformer { .. } => Mechanism::Longformer,
+            Self::BigBird { .. } => Mechanism::BigBird,
+            Self::Linear { .. } => Mechanism::Linear,
+            Self::Performer { .. } => Mechanism::Performer,
+            Self::Retention => Mechanism::Retention,
+        }
+    }
+
+    /// The stride of [`Strided`](Self::Strided) for so many keys.
+    pub fn stride(stride: Option<usize>, seq_k: usize) -> usize {
+        stride.unwrap_or_else(|| (seq_k as f64).sqrt().round().max(1.0) as usize)
+    }
+}
+
+/// Everything a table may say besides its kind.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    kind: String,
+    window: Option<usize>,
+    size: Option<usize>,
+    stride: Option<usize>,
+    global: Option<usize>,
+    block: Option<usize>,
+    neighbours: Option<usize>,
+    random: Option<usize>,
+    features: Option<Features>,
+    seed: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Features {
+    Count(usize),
+    Kind(LinearFeatures),
+}
+
+impl Table {
+    /// The usual sizes of its kind, and those it says; what its kind does not have is
+    /// an error.
+    fn read<E: Error>(self) -> Result<MechanismConfig, E> {
+        let mechanism: Mechanism = self.kind.parse().map_err(E::custom)?;
+        let mut config = MechanismConfig::from(mechanism);
+        let mut sizes = [
+            ("window", self.window),
+            ("size", self.size),
+            ("stride", self.stride),
+            ("global", self.global),
+            ("block", self.block),
+            ("neighbours", self.neighbours),
+            ("random", self.random),
+        ];
+        let (mut features, mut seed) = (self.features, self.seed);
+        let mut take = |name: &str| {
+            let size = sizes.iter_mut().find(|(other, _)| *other == name);
+            size.and_then(|(_, size)| size.take())
+        };
+        match &mut config {
+            MechanismConfig::Standard
+            | MechanismConfig::Flash
+            | MechanismConfig::Dot
+            | MechanismConfig::Retention => {}
+            MechanismConfig::SlidingWindow { window } => {
+                *window = take("window").unwrap_or(*window)
+            }
+            MechanismConfig::Block { size } => *size = take("size").unwrap_or(*size),
+            MechanismConfig::Strided { stride } => *stride = take("stride"),
+            MechanismConfig::Longformer { window, global } => {
+                *window = take("window").unwrap_or(*window);
+                *global = take("global").unwrap_or(*global);
+            }
+            MechanismConfig::BigBird {
+                block,
+                neighbours,
+                global,
+                random,
+                seed: own,
+            } => {
+                *block = take("block").unwrap_or(*block);
+                *neighbours = take("neighbours").unwrap_or(*neighbours);
+                *global = take("global").unwrap_or(*global);
+                *random = take("random").unwrap_or(*random);
+                *own = seed.take().unwrap_or(*own);
+            }
+            MechanismConfig::Linear { features: own } => match features.take() {
+                None => {}
+                Some(Features::Kind(kind)) => *own = kind,
+                Some(Features::Count(count)) => {
+                    return Err(E::custom(format!(
+                        "linear has features = \"elu1\" or \"relu\", got {count}"
+                    )));
+                }
+            },
+            MechanismConfig::Performer {
+                features: own,
+                seed: of_it,
+            } => {
+                match features.take() {
+                    None => {}
+                    Some(Features::Count(count)) => *own = count,
+                    Some(Features::Kind(_)) => {
+                        return Err(E::custom("performer has a number of features, got a word"));
+                    }
+                }
+                *of_it = seed.take().unwrap_or(*of_it);
+            }
+        }
+        let left = sizes
+            .iter()
+            .find(|(_, size)| size.is_some())
+            .map(|(name, _)| *name);
+        let left = left
+            .or(features.is_some().then_some("features"))
+            .or(seed.is_some().then_some("seed"));
+        match left {
+            Some(name) => Err(E::custom(format!("{mechanism} has no {name}"))),
+            None => Ok(config),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for MechanismConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct WordOrTable;
+        impl<'de> Visitor<'de> for WordOrTable {
+            type Value = MechanismConfig;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a mechanism's word, or a table with its kind and sizes")
+            }
+
+            fn visit_str<E: Error>(self, word: &str) -> Result<MechanismConfig, E> {
+                let mechanism: Mechanism = word.parse().map_err(E::custom)?;
+                Ok(mechanism.into())
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<MechanismConfig, A::Error> {
+                Table::deserialize(MapAccessDeserializer::new(map))?.read()
+            }
+        }
+        deserializer.deserialize_any(WordOrTable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<MechanismConfig, String> {
+        serde_json::from_str(text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_word_takes_the_usual_sizes() {
+        for mechanism in Mechanism::ALL {
+            let config = read(&format!("\"{mechanism}\"")).expect("a word");
+            assert_eq!(config, mechanism.into());
+            assert_eq!(config.mechanism(), mechanism);
+        }
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        for mechanism in Mechanism::ALL {
+            let config = MechanismConfig::from(mechanism);
+            let text = serde_json::to_string(&config).expect("plain data");
+            assert_eq!(read(&text).as_ref(), Ok(&config), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_table_says_some_or_all() {
+        assert_eq!(
+            read(r#"{"kind": "longformer", "window": 32}"#),
+            Ok(MechanismConfig::Longformer {
+                window: 32,
+                global: 1
+            })
+        );
+        assert_eq!(
+            read(r#"{"kind": "linear", "features": "relu"}"#),
+            Ok(MechanismConfig::Linear {
+                features: LinearFeatures::Relu
+            })
+        );
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, part) in [
+            (r#""flush""#, "did you mean flash"),
+            (r#"{"kind": "bigbrid"}"#, "did you mean bigbird"),
+            (r#"{"kind": "flash", "window": 3}"#, "flash has no window"),
+            (r#"{"kind": "dot", "seed": 3}"#, "dot has no seed"),
+            (r#"{"kind": "block", "sise": 3}"#, "unknown field `sise`"),
+            (
+                r#"{"kind": "linear", "features": 3}"#,
+                r#"linear has features = "elu1" or "relu", got 3"#,
+            ),
+            ("3", "a mechanism's word, or a table"),
+        ] {
+            let error = read(text).expect_err(text);
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The attention mechanisms by their words, and what is to be known of each.
+
+mod config;
+
+use std::fmt;
+use std::str::FromStr;
+
+pub use self::config::{LinearFeatures, MechanismConfig};
+use crate::UnknownWord;
+
+/// A mechanism, chosen by the word people write for it. `zoo-attention` has a
+/// room for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Mechanism {
+    /// Softmax attention with every weight held in memory.
+    #[default]
+    Standard,
+    /// The same, computed tile by tile; memory grows with the length alone.
+    Flash,
+    /// The same with products as they are.
+    Dot,
+    /// Only neighbours are seen.
+    SlidingWindow,
+    /// Only the own block is seen.
+    Block,
+    /// Neighbours, and every so many places one further away.
+    Strided,
+    /// Neighbours, and a few places for everyone.
+    Longformer,
+    /// Neighbours, a few places for everyone, and a few at random, by blocks.
+    BigBird,
+    /// Products of features instead of a softmax.
+    Linear,
+    /// The same with random features whose products are, on average, the softmax's.
+    Performer,
+    /// Products that fade with the distance.
+    Retention,
+}
+
+/// What is to be known of a mechanism, for tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct About {
+    /// What it computes, in a few words.
+    pub computes: &'static str,
+    /// How its time grows with the length.
+    pub time: &'static str,
+    /// How the memory it takes grows, beyond what goes in and comes out.
+    pub memory: &'static str,
+    /// Whether the result is that of softmax attention over what is seen.
+    pub exactness: &'static str,
+    /// Where it comes from: first author, year, address.
+    pub paper: (&'static str, &'static str),
+}
+
+impl Mechanism {
+    /// Every mechanism, in the order they are shown.
+    pub const ALL: [Self; 11] = [
+        Self::Standard,
+        Self::Flash,
+        Self::Dot,
+        Self::SlidingWindow,
+        Self::Block,
+        Self::Strided,
+        Self::Longformer,
+        Self::BigBird,
+        Self::Linear,
+        Self::Performer,
+        Self::Retention,
+    ];
+
+    /// The word people write.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Standard => "standard",
+            Self::Flash => "flash",
+            Self::Dot => "dot",
+            Self::SlidingWindow => "sliding-window",
+            Self::Block => "block",
+            Self::Strided => "strided",
+            Self::Longformer => "longformer",
+            Self::BigBird => "bigbird",
+            Self::Linear => "linear",
+            Self::Performer => "performer",
+            Self::Retention => "retention",
+        }
+    }
+
+    /// What is to be known of it.
+    pub fn about(self) -> About {
+        const EXACT: &str = "exact";
+        let vaswani = ("Vaswani 2017", "https://arxiv.org/abs/1706.03762");
+        match self {
+            Self::Standard => About {
+                computes: "softmax attention, every weight held and returned",
+                time: "n²",
+                memory: "n²",
+                exactness: EXACT,
+                paper: vaswani,
+            },
+            Self::Flash => About {
+                computes: "the same, tile by tile, forward and backward",
+                time: "n²",
+                memory: "n",
+                exactness: EXACT,
+                paper: ("Dao 2022", "https://arxiv.org/abs/2205.14135"),
+            },
+            Self::Dot => About {
+                computes: "the same with products as they are, not divided by sqrt(d_head)",
+                time: "n²",
+                memory: "n",
+                exactness: EXACT,
+                paper: ("Luong 2015", "https://arxiv.org/abs/1508.04025"),
+            },
+            Self::SlidingWindow => About {
+                computes: "softmax over the w neighbours on either side",
+                time: "n·w",
+                memory: "n",
+                exactness: EXACT,
+                paper: ("Beltagy 2020", "https://arxiv.org/abs/2004.05150"),
+            },
+            Self::Block => About {
+                computes: "softmax over the own block of w places",
+                time: "n·w",
+                memory: "n",
+                exactness: EXACT,
+                paper: ("Qiu 2019", "https://arxiv.org/abs/1911.02972"),
+            },
+            Self::Strided => About {
+                computes: "softmax over the s neighbours and every s-th place, s = sqrt(n)",
+                time: "n·sqrt(n)",
+                memory: "n",
+                exactness: EXACT,
+                paper: ("Child 2019", "https://arxiv.org/abs/1904.10509"),
+            },
+            Self::Longformer => About {
+                computes: "softmax over the w neighbours and g places that all see and that see all",
+                time: "n·(w + g)",
+                memory: "n",
+                exactness: EXACT,
+                paper: ("Beltagy 2020", "https://arxiv.org/abs/2004.05150"),
+            },
+            Self::BigBird => About {
+                computes: "softmax over neighbouring, global and random blocks",
+                time: "n",
+                memory: "n",
+                exactness: EXACT,
+                paper: ("Zaheer 2020", "https://arxiv.org/abs/2007.14062"),
+            },
+            Self::Linear => About {
+                computes: "products of features, elu(x) + 1 or relu, instead of a softmax",
+                time: "n",
+                memory: "n",
+                exactness: "its own",
+                paper: ("Katharopoulos 2020", "https://arxiv.org/abs/2006.16236"),
+            },
+            Self::Performer => About {
+                computes: "random features whose products are, on average, the softmax's",
+                time: "n",
+                memory: "n",
+                exactness: "approximate",
+                paper: ("Choromanski 2020", "https://arxiv.org/abs/2009.14794"),
+            },
+            Self::Retention => About {
+                computes: "products that fade with the distance, causal",
+                time: "n",
+                memory: "n",
+                exactness: "its own",
+                paper: ("Sun 2023", "https://arxiv.org/abs/2307.08621"),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Mechanism {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl FromStr for Mechanism {
+    type Err = UnknownWord;
+
+    fn from_str(word: &str) -> Result<Self, UnknownWord> {
+        let word = match word {
+            // Other names of the same.
+            "scaled-dot" => "flash",
+            "local" => "sliding-window",
+            word => word,
+        };
+        Self::ALL
+            .into_iter()
+            .find(|mechanism| mechanism.word() == word)
+            .ok_or_else(|| UnknownWord::new("mechanism", word, Self::ALL.map(Self::word)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_reads_back() {
+        for mechanism in Mechanism::ALL {
+            assert_eq!(mechanism.word().parse(), Ok(mechanism));
+        }
+    }
+
+    #[test]
+    fn a_wrong_word_gets_the_nearest() {
+        let error = "standrad".parse::<Mechanism>().unwrap_err();
+        assert_eq!(error.nearest(), Some("standard"));
+    }
+}

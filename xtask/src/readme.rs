@@ -1,0 +1,80 @@
+//! `cargo xtask readme`: writes the parts of the README that follow from the code.
+
+use std::fmt::Write;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use zoo_words::Mechanism;
+
+use crate::places::workspace;
+
+#[derive(Args)]
+pub(crate) struct Readme {}
+
+/// What stands around the table.
+const BEGIN: &str = "<!-- mechanisms: written by `cargo xtask readme` -->\n";
+const END: &str = "<!-- end of mechanisms -->\n";
+
+impl Readme {
+    pub(crate) fn run(self) -> Result<()> {
+        let path = workspace().join("README.md");
+        let text = std::fs::read_to_string(&path).context("README.md cannot be read")?;
+        let written = with_table(&text)?;
+        if written == text {
+            println!("README.md is up to date");
+        } else {
+            std::fs::write(&path, written).context("README.md cannot be written")?;
+            println!("README.md: the table of mechanisms was written anew");
+        }
+        Ok(())
+    }
+}
+
+/// The README with the table as the code has it.
+fn with_table(text: &str) -> Result<String> {
+    let (before, rest) = text.split_once(BEGIN).unwrap_or_default();
+    let (_, after) = rest.split_once(END).unwrap_or_default();
+    ensure!(
+        !after.is_empty(),
+        "README.md must have a line `{}` and, after it, a line `{}`",
+        BEGIN.trim_end(),
+        END.trim_end()
+    );
+    Ok(format!("{before}{BEGIN}{}{END}{after}", table()))
+}
+
+fn table() -> String {
+    let mut table = "| word | what it computes | time | memory | is softmax attention | paper |\n\
+                     |---|---|---|---|---|---|\n"
+        .to_owned();
+    for mechanism in Mechanism::ALL {
+        let about = mechanism.about();
+        let (paper, address) = about.paper;
+        let _ = writeln!(
+            table,
+            "| `{mechanism}` | {} | {} | {} | {} | [{paper}]({address}) |",
+            about.computes, about.time, about.memory, about.exactness
+        );
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_readme_has_the_table_that_the_code_has() {
+        let text = std::fs::read_to_string(workspace().join("README.md")).expect("it is there");
+        assert!(
+            with_table(&text).expect("it has the place for it") == text,
+            "README.md is behind the code: run `cargo xtask readme`"
+        );
+    }
+
+    #[test]
+    fn a_readme_without_a_place_is_told_what_to_have() {
+        let error = with_table("# Nothing here").unwrap_err().to_string();
+        assert!(error.contains("must have a line `<!-- mechanisms"), "{error}");
+    }
+}
