@@ -23,3 +23,28 @@ pub(crate) fn draw([low, high]: [u32; 2], column: u32) -> u32 {
     let x = ((x ^ (x >> 15)) ^ high).wrapping_mul(0x846c_a68b);
     x ^ (x >> 16)
 }
+
+/// Normal numbers that follow from a place: Box and Muller.
+pub(crate) struct Normals {
+    key: u64,
+    drawn: u64,
+}
+
+impl Normals {
+    pub(crate) fn new(place: [u64; 3]) -> Self {
+        let key = place
+            .into_iter()
+            .fold(0, |key: u64, at| mix(key.wrapping_add(at)));
+        Self { key, drawn: 0 }
+    }
+
+    fn uniform(&mut self) -> f64 {
+        self.drawn += 1;
+        (mix(self.key ^ mix(self.drawn)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    pub(crate) fn next(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+}

@@ -3,6 +3,8 @@
 //! | room | what it is |
 //! |---|---|
 //! | [`mod@additive`] | the first attention: a small network scores query and key; returns its weights |
+//! | [`multi_head`] | the module: projections around any mechanism, chosen by its word |
+//! | [`mod@multiplicative`] | products through a matrix that is learned |
 //! | [`pattern`] | who may see whom: one vocabulary of masks for every mechanism |
 //! | [`sparse`] | scattered keys brought together: `strided` |
 //! | [`mod@standard`] | softmax attention that holds the whole weight matrix and returns it; the readable reference |
@@ -21,10 +23,13 @@
 //! No backend is named here: tensors bring their device with them.
 
 pub mod additive;
+mod cache;
 mod counter;
 mod dropout;
 pub mod linear;
 mod mechanism;
+pub mod multi_head;
+pub mod multiplicative;
 mod options;
 pub mod pattern;
 mod positions;
@@ -35,12 +40,20 @@ pub mod standard;
 pub mod tiled;
 
 pub use additive::additive;
+pub use cache::KvCache;
 pub use dropout::Dropout;
-pub use linear::{FeatureMap, RandomFeatures, linear, retention, retention_decays};
-pub use mechanism::{LinearFeatures, Mechanism, MechanismConfig, attend, which_body_of};
+pub use linear::{FeatureMap, LinearState, RandomFeatures, linear, retention, retention_decays};
+pub use mechanism::{
+    LinearFeatures, Mechanism, MechanismConfig, attend, drawn_matrix, drawn_vector, which_body_of,
+};
+pub use multi_head::{
+    CannotDecode, DecodeCache, MultiHeadAttention, MultiHeadAttentionConfig, MultiHeadError,
+    NoWeights, Positions,
+};
+pub use multiplicative::multiplicative;
 pub use options::AttentionOptions;
 pub use pattern::Pattern;
-pub use positions::alibi_slopes;
+pub use positions::{alibi_slopes, rotate};
 pub use shape::AttentionShape;
 pub use sparse::strided;
 pub use standard::standard;

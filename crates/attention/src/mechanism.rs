@@ -1,17 +1,21 @@
 //! Every mechanism by its word: one call, any of them.
 
-use burn::tensor::Tensor;
+use burn::tensor::{Tensor, TensorData};
 pub use zoo_words::{LinearFeatures, Mechanism, MechanismConfig};
 
+use crate::counter::Normals;
 use crate::linear::{FeatureMap, RandomFeatures, linear, retention, retention_decays};
 use crate::pattern::BigBird;
 use crate::sparse::strided;
-use crate::{AttentionOptions, Body, Pattern, flash, standard, which_body};
+use crate::{
+    AttentionOptions, Body, Pattern, additive, flash, multiplicative, standard, which_body,
+};
 
 /// Attends with a mechanism: its word, for the usual sizes, or a [`MechanismConfig`].
 ///
 /// A mechanism that sees only some of the keys sees of these what the options' pattern
-/// shows, too.
+/// shows, too. One with parameters of its own takes them as they are drawn before anything
+/// is learned, always the same: to measure it, not to train it.
 ///
 /// # Shapes
 ///
@@ -37,6 +41,18 @@ pub fn attend(
         return flash(query, key, value, &options);
     }
     match mechanism {
+        MechanismConfig::Multiplicative => {
+            let [_, heads, _, d_head] = query.dims();
+            let matrix = TensorData::new(drawn_matrix(heads, d_head), [heads, d_head, d_head]);
+            let matrix = Tensor::from_data(matrix, (&query.device(), query.dtype()));
+            multiplicative(query, key, value, matrix, options)
+        }
+        MechanismConfig::Additive => {
+            let [_, heads, _, d_head] = query.dims();
+            let vector = TensorData::new(drawn_vector(heads, d_head), [heads, d_head]);
+            let vector = Tensor::from_data(vector, (&query.device(), query.dtype()));
+            additive(query, key, value, vector, options).context
+        }
         MechanismConfig::Strided { stride } => {
             let stride = MechanismConfig::stride(stride, seq_k);
             strided(query, key, value, stride, options)
@@ -117,6 +133,8 @@ fn as_flash(
             within(bird.pattern(seq_k))
         }
         MechanismConfig::Standard
+        | MechanismConfig::Multiplicative
+        | MechanismConfig::Additive
         | MechanismConfig::Strided { .. }
         | MechanismConfig::Linear { .. }
         | MechanismConfig::Performer { .. }
@@ -131,4 +149,31 @@ fn within(options: &AttentionOptions, pattern: Pattern) -> AttentionOptions {
         given => given.and(pattern),
     };
     options.clone().with_pattern(pattern)
+}
+
+/// The vectors of [`additive`] attention before anything is learned, `[heads, d_head]`:
+/// normal, with a variance of `1 / d_head`.
+pub fn drawn_vector(heads: usize, d_head: usize) -> Vec<f32> {
+    drawn(0, heads, d_head)
+}
+
+/// The matrices of [`multiplicative`] attention before anything is learned,
+/// `[heads, d_head, d_head]`: normal, with a variance of `1 / d_head²`, so that scores are
+/// of the size of products that were divided by `sqrt(d_head)`.
+pub fn drawn_matrix(heads: usize, d_head: usize) -> Vec<f32> {
+    let mut matrix = drawn(1, heads * d_head, d_head);
+    let shrink = 1.0 / (d_head as f32).sqrt();
+    matrix.iter_mut().for_each(|number| *number *= shrink);
+    matrix
+}
+
+fn drawn(stream: u64, rows: usize, width: usize) -> Vec<f32> {
+    let spread = 1.0 / (width as f64).sqrt();
+    let row = |row: usize| {
+        let mut normals = Normals::new([stream, row as u64, width as u64]);
+        (0..width)
+            .map(move |_| (spread * normals.next()) as f32)
+            .collect::<Vec<_>>()
+    };
+    (0..rows).flat_map(row).collect()
 }

@@ -1,5 +1,7 @@
 //! Where things are, told to attention.
 
+use burn::tensor::{Tensor, TensorData};
+
 /// The slopes of ALiBi for so many heads: how much the score of a key falls with each
 /// place it is away from the query.
 ///
@@ -16,6 +18,47 @@ pub fn alibi_slopes(heads: usize) -> Vec<f32> {
         .chain(sequence(2 * lower).step_by(2))
         .take(heads)
         .collect()
+}
+
+/// Turns pairs of numbers of queries or keys by their place, so that products depend on
+/// the distance alone: numbers `2x` and `2x + 1` of place `i` by `i · theta^(-2x/d_head)`.
+///
+/// Su et al., [RoFormer](https://arxiv.org/abs/2104.09864), 2021.
+///
+/// # Shapes
+///
+/// - tensor: `[batch, heads, seq, d_head]`, `first` the place of its first row
+/// - result: the same
+///
+/// # Panics
+///
+/// If `d_head` is odd.
+pub fn rotate(tensor: Tensor<4>, first: i64, theta: f64) -> Tensor<4> {
+    let [batch, heads, seq, d_head] = tensor.dims();
+    assert!(
+        d_head.is_multiple_of(2),
+        "rotary positions: d_head must be even, got {d_head}"
+    );
+    let pairs = d_head / 2;
+    let table = |of: fn(f64) -> f64| {
+        // In f64: single precision knows an angle of 10,000 to a thousandth only.
+        let angle =
+            |place: i64, pair: usize| place as f64 * theta.powf(-2.0 * pair as f64 / d_head as f64);
+        let numbers: Vec<f32> = (first..first + seq as i64)
+            .flat_map(|place| (0..pairs).map(move |pair| of(angle(place, pair)) as f32))
+            .collect();
+        let data = TensorData::new(numbers, [1, 1, seq, pairs, 1]);
+        Tensor::<5>::from_data(data, (&tensor.device(), tensor.dtype()))
+    };
+    let (cosine, sine) = (table(f64::cos), table(f64::sin));
+    let numbers = tensor.reshape([batch, heads, seq, pairs, 2]);
+    let even = numbers.clone().slice_dim(4, 0..1); // [batch, heads, seq, pairs, 1]
+    let odd = numbers.slice_dim(4, 1..2);
+    let turned = vec![
+        even.clone() * cosine.clone() - odd.clone() * sine.clone(),
+        odd * cosine + even * sine,
+    ];
+    Tensor::cat(turned, 4).reshape([batch, heads, seq, d_head])
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use zoo_testkit::{Features, Formula, Problem, find};
+use zoo_testkit::{Features, Formula, Parameter, Problem, find};
 use zoo_words::{Dtype, Mechanism, UnknownWord};
 
 /// What computes the case.
@@ -152,9 +152,9 @@ impl Case {
 
     /// What a mechanism computes of the problem, if it takes it.
     fn given_to(&self, mechanism: Mechanism) -> Option<Problem> {
-        // How many random features there are counts here, not which.
-        let directions = |count: usize, _: u64, d_head: usize| vec![0.0; count * d_head];
-        self.problem.given_to(&mechanism.into(), directions)
+        // How many parameters there are counts here, not which.
+        let parameters = |parameter: Parameter| vec![0.0; parameter.count()];
+        self.problem.given_to(&mechanism.into(), parameters)
     }
 
     /// Whether its subject takes its problem.
@@ -190,7 +190,7 @@ impl Case {
 /// Floating-point operations of the matmuls of a forward pass.
 fn forward_work(problem: &Problem) -> f64 {
     let features = match &problem.formula {
-        Formula::Softmax | Formula::Additive(_) => {
+        Formula::Softmax | Formula::Multiplicative(_) | Formula::Additive(_) => {
             let pairs = (problem.queries() * problem.seq_k) as f64;
             let width = (problem.d_head + problem.d_value) as f64;
             return 2.0 * pairs * problem.density() * width;

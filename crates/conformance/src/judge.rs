@@ -1,8 +1,8 @@
 //! One problem through one mechanism, judged by the oracle.
 
 use burn::tensor::{DType, Device};
-use zoo_attention::{MechanismConfig, RandomFeatures};
-use zoo_testkit::{Formula, Mismatch, Precision, Problem, solve_for};
+use zoo_attention::{MechanismConfig, RandomFeatures, drawn_matrix, drawn_vector};
+use zoo_testkit::{Formula, Mismatch, Parameter, Precision, Problem, solve_for};
 
 use crate::tensors::{Tensors, numbers};
 
@@ -62,8 +62,14 @@ pub fn check_gradients(
 
 /// What a mechanism computes of a problem, if it takes it.
 pub fn given_to(mechanism: &MechanismConfig, problem: &Problem) -> Option<Problem> {
-    problem.given_to(mechanism, |count, seed, d_head| {
-        RandomFeatures::new(count, seed).directions(d_head)
+    problem.given_to(mechanism, |parameter| match parameter {
+        Parameter::Directions {
+            count,
+            seed,
+            d_head,
+        } => RandomFeatures::new(count, seed).directions(d_head),
+        Parameter::Vector { heads, d_head } => drawn_vector(heads, d_head),
+        Parameter::Matrix { heads, d_head } => drawn_matrix(heads, d_head),
     })
 }
 

@@ -9,6 +9,9 @@ pub enum Formula {
     /// The same of `s_ij = Σ_x v_x tanh(q_ix + k_jx)`, with a `v` for each query head, one
     /// after the other; times the scale, which is 1 unless given.
     Additive(Vec<f32>),
+    /// The same of `s_ij = q_i·W·k_j`, with a `W` for each query head, one after the other;
+    /// times the scale, which is 1 unless given.
+    Multiplicative(Vec<f32>),
     /// `φ(q_i)·φ(k_j) / Σ_j φ(q_i)·φ(k_j)`
     Features(Features),
     /// `scale · γ^(i - j) q_i·k_j`, with a `γ` for each key and value head.

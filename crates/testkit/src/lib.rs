@@ -24,6 +24,7 @@ pub use catalogue::{catalogue, find};
 pub use differences::central_differences;
 pub use formula::{Features, Formula};
 pub use mask::Mask;
+pub use mechanism::Parameter;
 pub use oracle::{Answer, Terms, solve, solve_for};
 pub use problem::{Inputs, Problem};
 pub use tolerance::{Mismatch, Precision, Tolerance};

@@ -7,15 +7,52 @@ use crate::formula::{Features, Formula};
 use crate::mask::Mask;
 use crate::problem::Problem;
 
+/// Numbers that are a mechanism's own choice, and not for the oracle to judge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parameter {
+    /// `[count, d_head]`: the directions of random features.
+    Directions {
+        /// How many.
+        count: usize,
+        /// Which ones.
+        seed: u64,
+        /// Numbers in each.
+        d_head: usize,
+    },
+    /// `[heads, d_head]`: the vectors of an additive score.
+    Vector {
+        /// Query heads.
+        heads: usize,
+        /// Numbers in each.
+        d_head: usize,
+    },
+    /// `[heads, d_head, d_head]`: the matrices of a multiplicative score.
+    Matrix {
+        /// Query heads.
+        heads: usize,
+        /// Rows and columns.
+        d_head: usize,
+    },
+}
+
+impl Parameter {
+    /// Numbers in it.
+    pub fn count(self) -> usize {
+        match self {
+            Self::Directions { count, d_head, .. } => count * d_head,
+            Self::Vector { heads, d_head } => heads * d_head,
+            Self::Matrix { heads, d_head } => heads * d_head * d_head,
+        }
+    }
+}
+
 impl Problem {
     /// The problem that a mechanism solves when it is given this one: it may see less, or
-    /// weigh by another formula. `None` if it does not take it. `directions` are those of
-    /// random features, by their number, seed and width: a mechanism's own choice, which
-    /// is not for the oracle to judge.
+    /// weigh by another formula, with `parameters` of its own. `None` if it does not take it.
     pub fn given_to(
         &self,
         mechanism: &MechanismConfig,
-        directions: impl Fn(usize, u64, usize) -> Vec<f32>,
+        parameters: impl Fn(Parameter) -> Vec<f32>,
     ) -> Option<Self> {
         let problem = self.clone();
         let seeing = |also: Mask| {
@@ -41,6 +78,20 @@ impl Problem {
             MechanismConfig::Standard | MechanismConfig::Flash => Some(problem),
             MechanismConfig::Dot => Some(Self {
                 scale: Some(self.scale.unwrap_or(1.0)),
+                ..problem
+            }),
+            MechanismConfig::Multiplicative => Some(Self {
+                formula: Formula::Multiplicative(parameters(Parameter::Matrix {
+                    heads: self.heads,
+                    d_head: self.d_head,
+                })),
+                ..problem
+            }),
+            MechanismConfig::Additive => Some(Self {
+                formula: Formula::Additive(parameters(Parameter::Vector {
+                    heads: self.heads,
+                    d_head: self.d_head,
+                })),
                 ..problem
             }),
             MechanismConfig::SlidingWindow { window } => seeing(both_sides(window)),
@@ -74,7 +125,11 @@ impl Problem {
                 LinearFeatures::Relu => Features::Relu,
             })),
             MechanismConfig::Performer { features, seed } => {
-                let directions = directions(features, seed, self.d_head);
+                let directions = parameters(Parameter::Directions {
+                    count: features,
+                    seed,
+                    d_head: self.d_head,
+                });
                 by(Formula::Features(Features::Random { directions }))
             }
             MechanismConfig::Retention if has_causal(&self.mask) => {
@@ -142,22 +197,22 @@ mod tests {
     use crate::{catalogue, central_differences, solve};
     use zoo_words::Mechanism;
 
-    fn no_directions(_: usize, _: u64, _: usize) -> Vec<f32> {
-        Vec::new()
+    fn zeros(parameter: Parameter) -> Vec<f32> {
+        vec![0.0; parameter.count()]
     }
 
     #[test]
     fn a_window_sees_less() {
         let problem = Problem::new("full", [1, 1, 9, 9, 2]);
         let window = MechanismConfig::SlidingWindow { window: 1 };
-        let given = problem.given_to(&window, no_directions).expect("taken");
+        let given = problem.given_to(&window, zeros).expect("taken");
         assert_eq!(given.density(), 25.0 / 81.0);
     }
 
     #[test]
     fn what_has_no_scores_takes_nothing_that_changes_them() {
         let linear = Mechanism::Linear.into();
-        let takes = |problem: Problem| problem.given_to(&linear, no_directions).is_some();
+        let takes = |problem: Problem| problem.given_to(&linear, zeros).is_some();
         let plain = Problem::new("plain", [1, 1, 4, 4, 2]);
         assert!(takes(plain.clone()));
         assert!(!takes(Problem {
@@ -169,7 +224,7 @@ mod tests {
             ..plain.clone()
         }));
         let retention = Mechanism::Retention.into();
-        assert!(plain.given_to(&retention, no_directions).is_none());
+        assert!(plain.given_to(&retention, zeros).is_none());
     }
 
     /// Those of a score by a network, by its vectors too.
@@ -219,11 +274,13 @@ mod tests {
     #[test]
     fn gradients_match_central_differences() {
         let mut checked = 0;
-        let directions = |count: usize, _: u64, d_head: usize| {
-            let name = "directions";
-            Problem::new(name, [1, 1, count, 1, d_head]).inputs().query
+        let parameters = |parameter: Parameter| {
+            let sizes = [1, 1, parameter.count(), 1, 1];
+            Problem::new("parameters", sizes).inputs().query
         };
         for mechanism in [
+            MechanismConfig::Multiplicative,
+            MechanismConfig::Additive,
             MechanismConfig::from(Mechanism::Linear),
             MechanismConfig::Linear {
                 features: LinearFeatures::Relu,
@@ -244,7 +301,7 @@ mod tests {
             };
             for problem in catalogue().into_iter().filter(Problem::is_tiny) {
                 // Powers of squares: those of large numbers are beyond every step.
-                let Some(problem) = problem.given_to(&mechanism, directions) else {
+                let Some(problem) = problem.given_to(&mechanism, parameters) else {
                     continue;
                 };
                 if problem.spread > 1.0 {

@@ -94,7 +94,9 @@ pub fn solve(problem: &Problem, inputs: &Inputs) -> Answer {
 /// `Σ upstream · context` over these queries.
 pub fn solve_for(problem: &Problem, inputs: &Inputs, queries: &[usize]) -> Answer {
     match &problem.formula {
-        Formula::Softmax | Formula::Additive(_) => solve_by_softmax(problem, inputs, queries),
+        Formula::Softmax | Formula::Additive(_) | Formula::Multiplicative(_) => {
+            solve_by_softmax(problem, inputs, queries)
+        }
         Formula::Features(features) => {
             solve_by_products(problem, Some(features), &[], inputs, queries)
         }
@@ -109,9 +111,13 @@ fn solve_by_softmax(problem: &Problem, inputs: &Inputs, queries: &[usize]) -> An
         Formula::Additive(vectors) => Some(vectors),
         _ => None,
     };
-    let scale = match network {
-        Some(_) => problem.scale.unwrap_or(1.0),
-        None => problem.scale(),
+    let matrices = match &problem.formula {
+        Formula::Multiplicative(matrices) => Some(matrices),
+        _ => None,
+    };
+    let scale = match problem.formula {
+        Formula::Softmax => problem.scale(),
+        _ => problem.scale.unwrap_or(1.0),
     };
 
     let mut answer = Answer::empty(problem, inputs, queries.len());
@@ -125,7 +131,22 @@ fn solve_by_softmax(problem: &Problem, inputs: &Inputs, queries: &[usize]) -> An
         let kv_head = head / (problem.heads / problem.kv_heads);
         let first_key = (example * problem.kv_heads + kv_head) * seq_k;
 
-        let query = vector(&inputs.query, row, d_head);
+        let raw_query = vector(&inputs.query, row, d_head);
+        // The rows of this head's matrix.
+        let matrix = matrices.map(|matrices| {
+            let rows = (0..d_head).map(|x| vector(matrices, head * d_head + x, d_head));
+            rows.collect::<Vec<_>>()
+        });
+        let query = match &matrix {
+            None => raw_query,
+            Some(matrix) => {
+                let mut product = vec![0.0; d_head];
+                for (x, row) in raw_query.iter().zip(matrix) {
+                    add(&mut product, *x, row);
+                }
+                product
+            }
+        };
         let upstream = vector(&inputs.upstream, row, d_value);
         let hidden = problem.hidden_from(row);
         let seen: Vec<usize> = (0..seq_k).filter(|&j| !hidden[j]).collect();
@@ -236,9 +257,15 @@ fn solve_by_softmax(problem: &Problem, inputs: &Inputs, queries: &[usize]) -> An
                 &by_query,
             );
         }
+        if let Some(matrix) = &matrix {
+            let d_query = &mut answer.d_query[at * d_head..][..d_head];
+            let d_raw: Vec<f64> = matrix.iter().map(|row| dot(row, d_query)).collect();
+            d_query.copy_from_slice(&d_raw);
+        }
     }
     let largest = |numbers: &[f32]| {
-        // The slope of the network is at most its vector.
+        // The slope of the network is at most its vector. A matrix of small numbers makes
+        // nothing larger.
         let numbers = network.map_or(numbers, |vectors| vectors);
         let size = numbers.iter().fold(0f32, |size, x| size.max(x.abs()));
         scale.abs() * f64::from(size)

@@ -1,12 +1,10 @@
 //! What stands in for the exponential of a product: features whose product is like it.
 
-use std::f64::consts::TAU;
-
 use burn::tensor::{Tensor, TensorData, activation};
 
 use super::sight::Sight;
 use crate::AttentionShape;
-use crate::counter::mix;
+use crate::counter::Normals;
 
 /// What queries and keys are turned into; none of it is negative.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -105,6 +103,25 @@ impl FeatureMap {
         };
         sight.clear(features)
     }
+
+    /// The features of one key of each head, and the logarithm of what they were divided
+    /// by, where that is a choice.
+    pub(super) fn of_one_key(
+        self,
+        key: Tensor<4>,
+        [_, scale]: [f64; 2],
+    ) -> (Tensor<4>, Option<Tensor<4>>) {
+        let key = times(key, scale);
+        match self {
+            Self::Elu1 => (elu1(key), None),
+            Self::Relu => (activation::relu(key).add_scalar(RELU_FLOOR), None),
+            Self::FavorPlus(random) => {
+                let exponents = random.exponents(key);
+                let most = exponents.clone().detach().max_dim(3); // [batch, kv_heads, 1, 1]
+                ((exponents - most.clone()).exp(), Some(most))
+            }
+        }
+    }
 }
 
 /// Below every exponent: its power is zero, and so is it when no key is seen at all.
@@ -159,31 +176,6 @@ impl RandomFeatures {
             }
         }
         rows.into_iter().map(|x| x as f32).collect()
-    }
-}
-
-/// Normal numbers that follow from a place: Box and Muller.
-struct Normals {
-    key: u64,
-    drawn: u64,
-}
-
-impl Normals {
-    fn new(place: [u64; 3]) -> Self {
-        let key = place
-            .into_iter()
-            .fold(0, |key: u64, at| mix(key.wrapping_add(at)));
-        Self { key, drawn: 0 }
-    }
-
-    fn uniform(&mut self) -> f64 {
-        self.drawn += 1;
-        (mix(self.key ^ mix(self.drawn)) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn next(&mut self) -> f64 {
-        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
-        radius * (TAU * self.uniform()).cos()
     }
 }
 

@@ -15,12 +15,14 @@ mod chunked;
 mod features;
 mod retention;
 mod sight;
+mod state;
 
 use burn::tensor::Tensor;
 
 pub use self::features::{FeatureMap, RandomFeatures};
 pub use self::retention::{retention, retention_decays};
 use self::sight::Sight;
+pub use self::state::LinearState;
 use crate::precision::{check, narrow, widen};
 use crate::{AttentionOptions, AttentionShape};
 
@@ -70,15 +72,20 @@ pub fn linear(
     } else {
         everything(query, key, value, &shape)
     }; // [batch, heads, seq_q, d_value + 1]
-    let total = sums.clone().slice_dim(3, shape.d_value..shape.d_value + 1);
-    let context = sums.slice_dim(3, 0..shape.d_value);
+    narrow(mean(sums, shape.d_value), stored)
+}
+
+/// The first `d_value` numbers of each row by the one after them.
+fn mean(sums: Tensor<4>, d_value: usize) -> Tensor<4> {
+    let total = sums.clone().slice_dim(3, d_value..d_value + 1);
+    let context = sums.slice_dim(3, 0..d_value);
     // Both by the size of the total first: its square, by which the gradient is divided,
     // is then 1 however small it was. Features are not negative, so it is zero only where
     // all of it is; then any number keeps the zeros.
     let size = total.clone().detach();
     let size = size.clone().mask_fill(size.equal_elem(0.0), 1.0);
     let total = (total / size.clone()).clamp_min(0.5);
-    narrow(context / size / total, stored)
+    context / size / total
 }
 
 /// `φ(q) · (φ(k)ᵀ · v)`, every query with every key.

@@ -115,6 +115,7 @@ fn with_call<B: Host, R>(
 }
 
 /// The op's two halves for a host backend.
+#[cfg(any(feature = "flex", feature = "ndarray"))]
 macro_rules! compute_on_the_host {
     ($backend:ty) => {
         impl crate::tiled::ops::TiledForward for $backend {

@@ -1,4 +1,5 @@
-//! Attention by the score of a small network, which has a parameter of its own.
+//! Attention by the score of a small network: its weights, and the gradient by its own
+//! parameter.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use libtest_mimic::{Failed, Trial};
@@ -11,7 +12,7 @@ pub(crate) fn trials(device: &Device) -> Vec<Trial> {
         .iter()
         .map(|name| {
             let device = device.clone().autodiff();
-            Trial::test(format!("additive/{name}/gradients"), move || {
+            Trial::test(format!("additive/{name}/by-its-vector"), move || {
                 matches_the_oracle(name, &device)
             })
         })

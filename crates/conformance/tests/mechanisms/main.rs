@@ -4,6 +4,7 @@
 mod additive;
 mod drawn;
 mod misuses;
+mod multi_head;
 mod numbers_that_are_none;
 mod others;
 mod promises;
@@ -87,6 +88,7 @@ fn trials(opened: &Opened) -> Vec<Trial> {
     }
     trials.extend(others::trials(opened));
     trials.extend(additive::trials(device));
+    trials.extend(multi_head::trials(opened));
     trials.extend(tiled::trials(device));
     for problem in catalogue() {
         let name = format!("standard/{}/weights", problem.name);

@@ -60,6 +60,8 @@ const PROBLEMS: &[&str] = &[
 fn mechanisms() -> Vec<(&'static str, MechanismConfig)> {
     let mechanisms = vec![
         ("dot", MechanismConfig::Dot),
+        ("multiplicative", MechanismConfig::Multiplicative),
+        ("additive", MechanismConfig::Additive),
         (
             "sliding-window",
             MechanismConfig::SlidingWindow { window: 3 },

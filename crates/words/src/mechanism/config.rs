@@ -19,6 +19,10 @@ pub enum MechanismConfig {
     Flash,
     /// The same with products as they are.
     Dot,
+    /// Products through a learned matrix.
+    Multiplicative,
+    /// The score of a learned network.
+    Additive,
     /// Neighbours alone.
     SlidingWindow {
         /// Keys seen on either side.
@@ -90,6 +94,8 @@ impl From<Mechanism> for MechanismConfig {
             Mechanism::Standard => Self::Standard,
             Mechanism::Flash => Self::Flash,
             Mechanism::Dot => Self::Dot,
+            Mechanism::Multiplicative => Self::Multiplicative,
+            Mechanism::Additive => Self::Additive,
             Mechanism::SlidingWindow => Self::SlidingWindow { window: 256 },
             Mechanism::Block => Self::Block { size: 256 },
             Mechanism::Strided => Self::Strided { stride: None },
@@ -123,6 +129,8 @@ impl MechanismConfig {
             Self::Standard => Mechanism::Standard,
             Self::Flash => Mechanism::Flash,
             Self::Dot => Mechanism::Dot,
+            Self::Multiplicative => Mechanism::Multiplicative,
+            Self::Additive => Mechanism::Additive,
             Self::SlidingWindow { .. } => Mechanism::SlidingWindow,
             Self::Block { .. } => Mechanism::Block,
             Self::Strided { .. } => Mechanism::Strided,
@@ -187,6 +195,8 @@ impl Table {
             MechanismConfig::Standard
             | MechanismConfig::Flash
             | MechanismConfig::Dot
+            | MechanismConfig::Multiplicative
+            | MechanismConfig::Additive
             | MechanismConfig::Retention => {}
             MechanismConfig::SlidingWindow { window } => {
                 *window = take("window").unwrap_or(*window)

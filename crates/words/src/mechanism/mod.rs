@@ -19,6 +19,10 @@ pub enum Mechanism {
     Flash,
     /// The same with products as they are.
     Dot,
+    /// Products through a matrix that is learned.
+    Multiplicative,
+    /// The score of a small network that is learned.
+    Additive,
     /// Only neighbours are seen.
     SlidingWindow,
     /// Only the own block is seen.
@@ -54,10 +58,12 @@ pub struct About {
 
 impl Mechanism {
     /// Every mechanism, in the order they are shown.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Standard,
         Self::Flash,
         Self::Dot,
+        Self::Multiplicative,
+        Self::Additive,
         Self::SlidingWindow,
         Self::Block,
         Self::Strided,
@@ -74,6 +80,8 @@ impl Mechanism {
             Self::Standard => "standard",
             Self::Flash => "flash",
             Self::Dot => "dot",
+            Self::Multiplicative => "multiplicative",
+            Self::Additive => "additive",
             Self::SlidingWindow => "sliding-window",
             Self::Block => "block",
             Self::Strided => "strided",
@@ -110,6 +118,20 @@ impl Mechanism {
                 memory: "n",
                 exactness: EXACT,
                 paper: ("Luong 2015", "https://arxiv.org/abs/1508.04025"),
+            },
+            Self::Multiplicative => About {
+                computes: "softmax of q·W·k with a matrix W that is learned, Luong's `general`",
+                time: "n²",
+                memory: "n",
+                exactness: "with W between",
+                paper: ("Luong 2015", "https://arxiv.org/abs/1508.04025"),
+            },
+            Self::Additive => About {
+                computes: "softmax of v·tanh(W₁q + W₂k), all learned; also Luong's `concat`",
+                time: "n²",
+                memory: "n²",
+                exactness: "its own",
+                paper: ("Bahdanau 2014", "https://arxiv.org/abs/1409.0473"),
             },
             Self::SlidingWindow => About {
                 computes: "softmax over the w neighbours on either side",
@@ -185,6 +207,8 @@ impl FromStr for Mechanism {
             // Other names of the same.
             "scaled-dot" => "flash",
             "local" => "sliding-window",
+            "general" => "multiplicative",
+            "concat" => "additive",
             word => word,
         };
         Self::ALL

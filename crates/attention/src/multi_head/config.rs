@@ -1,0 +1,291 @@
+//! How a multi-head attention is made, and what cannot be.
+
+use burn::config::Config;
+use burn::module::Param;
+use burn::nn::{DropoutConfig, Initializer, LinearConfig, RmsNormConfig};
+use burn::tensor::{Device, Tensor, TensorData};
+
+use super::MultiHeadAttention;
+use crate::mechanism::{Mechanism, MechanismConfig, drawn_matrix, drawn_vector};
+
+/// Configuration of a [`MultiHeadAttention`]; `init` makes one.
+///
+/// ```
+/// # use zoo_attention::{Mechanism, MultiHeadAttentionConfig};
+/// // 8 query heads over 2 key and value heads, each query seeing its neighbours.
+/// let config = MultiHeadAttentionConfig::new(512, 8)
+///     .with_kv_heads(Some(2))
+///     .with_mechanism(Mechanism::SlidingWindow.into());
+/// ```
+#[derive(Config, Debug)]
+pub struct MultiHeadAttentionConfig {
+    /// Numbers that go in and come out for each place.
+    pub d_model: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// The mechanism and its sizes. Default: flash.
+    #[config(default = "MechanismConfig::Flash")]
+    pub mechanism: MechanismConfig,
+    /// Key and value heads, shared by as many query heads each; `None` is one for each.
+    pub kv_heads: Option<usize>,
+    /// Numbers in a head; `None` is `d_model / heads`.
+    pub d_head: Option<usize>,
+    /// How heads learn about places. Default: not at all.
+    #[config(default = "Positions::None")]
+    pub positions: Positions,
+    /// Whether queries and keys are normalised, each head for itself. Default: no.
+    #[config(default = false)]
+    pub qk_norm: bool,
+    /// What scores are divided by besides: above 1 spreads attention out, below 1 sharpens
+    /// it. Default: 1.
+    #[config(default = 1.0)]
+    pub temperature: f64,
+    /// The share of weights forgotten while training. Default: none.
+    #[config(default = 0.0)]
+    pub dropout: f64,
+    /// Whether queries have a bias. Default: yes.
+    #[config(default = true)]
+    pub query_bias: bool,
+    /// Whether keys have a bias. Default: yes.
+    #[config(default = true)]
+    pub key_bias: bool,
+    /// Whether values have a bias. Default: yes.
+    #[config(default = true)]
+    pub value_bias: bool,
+    /// Whether the result has a bias. Default: yes.
+    #[config(default = true)]
+    pub output_bias: bool,
+    /// How the matrices are drawn. Default: burn-nn's.
+    #[config(
+        default = "Initializer::KaimingUniform{gain: 1.0 / 3f64.sqrt(), fan_out_only: false}"
+    )]
+    pub initializer: Initializer,
+}
+
+/// How heads learn about places.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Positions {
+    /// They do not.
+    None,
+    /// Queries and keys are turned by their place:
+    /// Su et al., [RoFormer](https://arxiv.org/abs/2104.09864), 2021.
+    Rotary {
+        /// How slow the slowest turn is; 10,000 in the paper.
+        theta: f64,
+    },
+    /// Scores fall with the distance, by the usual [slopes](crate::alibi_slopes).
+    Alibi,
+}
+
+/// What cannot be made, and why.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MultiHeadError {
+    /// The heads do not divide the model.
+    #[error("d_model = {d_model} must be a multiple of heads = {heads}, or d_head must be given")]
+    Heads {
+        /// Numbers for each place.
+        d_model: usize,
+        /// Query heads.
+        heads: usize,
+    },
+    /// The key and value heads do not divide the query heads.
+    #[error("heads = {heads} must be a multiple of kv_heads = {kv_heads}")]
+    KvHeads {
+        /// Query heads.
+        heads: usize,
+        /// Key and value heads.
+        kv_heads: usize,
+    },
+    /// A head of odd size cannot be turned.
+    #[error("rotary positions turn pairs of numbers: d_head = {d_head} must be even")]
+    OddHead {
+        /// Numbers in a head.
+        d_head: usize,
+    },
+    /// The mechanism has no scores or weights.
+    #[error("mechanism {mechanism} has no scores or weights for {option} to change")]
+    NoScores {
+        /// The mechanism.
+        mechanism: Mechanism,
+        /// What was asked for.
+        option: &'static str,
+    },
+    /// A number is out of range.
+    #[error("{name} must be {allowed}, got {got}")]
+    Range {
+        /// What it is called.
+        name: &'static str,
+        /// What it may be.
+        allowed: &'static str,
+        /// What it is.
+        got: f64,
+    },
+}
+
+impl MultiHeadAttentionConfig {
+    /// Makes the module.
+    ///
+    /// # Panics
+    ///
+    /// If that cannot be: see [`try_init`](Self::try_init).
+    pub fn init(&self, device: &Device) -> MultiHeadAttention {
+        self.try_init(device)
+            .unwrap_or_else(|error| panic!("multi-head attention: {error}"))
+    }
+
+    /// Makes the module, for sizes that come from a file.
+    ///
+    /// # Errors
+    ///
+    /// [`MultiHeadError`] if sizes do not divide, or options exclude each other.
+    pub fn try_init(&self, device: &Device) -> Result<MultiHeadAttention, MultiHeadError> {
+        let (kv_heads, d_head) = self.check()?;
+        let heads = self.heads;
+        let linear = |from: usize, to: usize, bias: bool| {
+            LinearConfig::new(from, to)
+                .with_bias(bias)
+                .with_initializer(self.initializer.clone())
+                .init(device)
+        };
+        let norm = || {
+            self.qk_norm
+                .then(|| RmsNormConfig::new(d_head).init(device))
+        };
+        let vector = || TensorData::new(drawn_vector(heads, d_head), [heads, d_head]);
+        let matrix = || TensorData::new(drawn_matrix(heads, d_head), [heads, d_head, d_head]);
+        Ok(MultiHeadAttention {
+            query: linear(self.d_model, heads * d_head, self.query_bias),
+            key: linear(self.d_model, kv_heads * d_head, self.key_bias),
+            value: linear(self.d_model, kv_heads * d_head, self.value_bias),
+            output: linear(heads * d_head, self.d_model, self.output_bias),
+            query_norm: norm(),
+            key_norm: norm(),
+            vector: (self.mechanism == MechanismConfig::Additive)
+                .then(|| Param::from_tensor(Tensor::from_data(vector(), device))),
+            matrix: (self.mechanism == MechanismConfig::Multiplicative)
+                .then(|| Param::from_tensor(Tensor::from_data(matrix(), device))),
+            dropout: DropoutConfig::new(self.dropout).init(),
+            mechanism: self.mechanism.clone(),
+            positions: self.positions,
+            temperature: self.temperature,
+            heads,
+            kv_heads,
+            d_head,
+        })
+    }
+
+    /// Key and value heads and numbers in a head, if everything fits together.
+    fn check(&self) -> Result<(usize, usize), MultiHeadError> {
+        let heads = self.heads;
+        let sizes = [("d_model", self.d_model), ("heads", heads)];
+        let kv_heads = self.kv_heads.unwrap_or(heads);
+        for (name, size) in sizes.into_iter().chain([("kv_heads", kv_heads)]) {
+            range(name, "at least 1", size as f64, size > 0)?;
+        }
+        let d_head = match self.d_head {
+            Some(d_head) => d_head,
+            None if self.d_model.is_multiple_of(heads) => self.d_model / heads,
+            None => {
+                return Err(MultiHeadError::Heads {
+                    d_model: self.d_model,
+                    heads,
+                });
+            }
+        };
+        range("d_head", "at least 1", d_head as f64, d_head > 0)?;
+        if !heads.is_multiple_of(kv_heads) {
+            return Err(MultiHeadError::KvHeads { heads, kv_heads });
+        }
+        if matches!(self.positions, Positions::Rotary { .. }) && !d_head.is_multiple_of(2) {
+            return Err(MultiHeadError::OddHead { d_head });
+        }
+        let dropout = self.dropout;
+        range(
+            "dropout",
+            "at least 0 and below 1",
+            dropout,
+            (0.0..1.0).contains(&dropout),
+        )?;
+        let temperature = self.temperature;
+        let is_fine = temperature > 0.0 && temperature.is_finite();
+        range("temperature", "above 0", temperature, is_fine)?;
+
+        let mechanism = self.mechanism.mechanism();
+        let has_scores = !matches!(
+            mechanism,
+            Mechanism::Linear | Mechanism::Performer | Mechanism::Retention
+        );
+        for (option, is_asked_for) in [
+            ("dropout", dropout > 0.0),
+            ("ALiBi", self.positions == Positions::Alibi),
+        ] {
+            if is_asked_for && !has_scores {
+                return Err(MultiHeadError::NoScores { mechanism, option });
+            }
+        }
+        Ok((kv_heads, d_head))
+    }
+}
+
+fn range(
+    name: &'static str,
+    allowed: &'static str,
+    got: f64,
+    is_fine: bool,
+) -> Result<(), MultiHeadError> {
+    if is_fine {
+        Ok(())
+    } else {
+        Err(MultiHeadError::Range { name, allowed, got })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(config: MultiHeadAttentionConfig, message: &str) {
+        let error = config.check().expect_err(message);
+        assert_eq!(error.to_string(), message);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named_with_both_values() {
+        let new = MultiHeadAttentionConfig::new;
+        refused(
+            new(10, 3),
+            "d_model = 10 must be a multiple of heads = 3, or d_head must be given",
+        );
+        refused(
+            new(16, 8).with_kv_heads(Some(3)),
+            "heads = 8 must be a multiple of kv_heads = 3",
+        );
+        refused(
+            new(12, 4).with_positions(Positions::Rotary { theta: 1e4 }),
+            "rotary positions turn pairs of numbers: d_head = 3 must be even",
+        );
+        refused(
+            new(8, 2)
+                .with_mechanism(Mechanism::Linear.into())
+                .with_dropout(0.1),
+            "mechanism linear has no scores or weights for dropout to change",
+        );
+        refused(
+            new(8, 2).with_dropout(1.0),
+            "dropout must be at least 0 and below 1, got 1",
+        );
+        refused(
+            new(8, 2).with_temperature(0.0),
+            "temperature must be above 0, got 0",
+        );
+        refused(new(8, 0), "heads must be at least 1, got 0");
+    }
+
+    #[test]
+    fn a_head_may_have_a_size_of_its_own() {
+        let config = MultiHeadAttentionConfig::new(10, 3).with_d_head(Some(4));
+        assert_eq!(config.check(), Ok((3, 4)));
+    }
+}

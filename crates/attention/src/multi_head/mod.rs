@@ -1,0 +1,244 @@
+//! The module people use: projections around any mechanism, chosen by its word.
+//!
+//! ```text
+//! q, k, v = query·W_q, key·W_k, value·W_v       cut into heads
+//! result  = mechanism(q, k, v), joined again, ·W_o
+//! ```
+//!
+//! Vaswani et al., [Attention Is All You Need](https://arxiv.org/abs/1706.03762), 2017;
+//! fewer key and value heads: Shazeer, [Fast Transformer
+//! Decoding](https://arxiv.org/abs/1911.02150), 2019, and Ainslie et al.,
+//! [GQA](https://arxiv.org/abs/2305.13245), 2023.
+
+mod config;
+mod decode;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use burn::module::{Content, DisplaySettings, Module, ModuleDisplay, Param};
+use burn::nn::{Dropout as DropoutLayer, Linear, RmsNorm};
+use burn::tensor::Tensor;
+
+pub use self::config::{MultiHeadAttentionConfig, MultiHeadError, Positions};
+pub use self::decode::{CannotDecode, DecodeCache};
+use crate::counter::mix;
+use crate::mechanism::{MechanismConfig, attend};
+use crate::positions::rotate;
+use crate::standard::Attended;
+use crate::{AttentionOptions, Dropout, Pattern, additive, alibi_slopes, multiplicative, standard};
+
+/// Multi-head attention with any mechanism. Made by a [`MultiHeadAttentionConfig`].
+///
+/// Its four projections are called and laid out as those of burn-nn's
+/// `MultiHeadAttention`.
+#[derive(Module, Debug)]
+#[module(custom_display)]
+pub struct MultiHeadAttention {
+    /// `d_model -> heads * d_head`
+    pub query: Linear,
+    /// `d_model -> kv_heads * d_head`
+    pub key: Linear,
+    /// `d_model -> kv_heads * d_head`
+    pub value: Linear,
+    /// `heads * d_head -> d_model`
+    pub output: Linear,
+    /// Normalises queries, if that was asked for.
+    pub query_norm: Option<RmsNorm>,
+    /// Normalises keys, likewise.
+    pub key_norm: Option<RmsNorm>,
+    /// `[heads, d_head]`: the vectors of an additive score.
+    pub vector: Option<Param<Tensor<2>>>,
+    /// `[heads, d_head, d_head]`: the matrices of a multiplicative score.
+    pub matrix: Option<Param<Tensor<3>>>,
+    /// How many weights are forgotten, and whether this layer is training.
+    pub dropout: DropoutLayer,
+    #[module(skip)]
+    mechanism: MechanismConfig,
+    #[module(skip)]
+    positions: Positions,
+    temperature: f64,
+    heads: usize,
+    kv_heads: usize,
+    d_head: usize,
+}
+
+impl ModuleDisplay for MultiHeadAttention {
+    fn custom_settings(&self) -> Option<DisplaySettings> {
+        DisplaySettings::new()
+            .with_new_line_after_attribute(false)
+            .optional()
+    }
+
+    fn custom_content(&self, content: Content) -> Option<Content> {
+        let mechanism = self.mechanism.mechanism().word().to_owned();
+        content
+            .add("mechanism", &mechanism)
+            .add("heads", &self.heads)
+            .add("kv_heads", &self.kv_heads)
+            .add("d_head", &self.d_head)
+            .optional()
+    }
+}
+
+/// What was asked for cannot be had: the mechanism holds no weights.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("mechanism {mechanism} never holds its weights; standard and additive do, and return them")]
+pub struct NoWeights {
+    /// The mechanism.
+    pub mechanism: crate::Mechanism,
+}
+
+impl MultiHeadAttention {
+    /// Attends from `query` to `key` and `value`: for self-attention, three times the same.
+    ///
+    /// Weights are forgotten on devices that take gradients only, and others every time.
+    ///
+    /// # Shapes
+    ///
+    /// - query: `[batch, seq_q, d_model]`
+    /// - key, value: `[batch, seq_k, d_model]`
+    /// - result: `[batch, seq_q, d_model]`
+    ///
+    /// # Panics
+    ///
+    /// If the tensors or the pattern do not fit together, or the mechanism cannot see by
+    /// that pattern.
+    pub fn forward(
+        &self,
+        query: Tensor<3>,
+        key: Tensor<3>,
+        value: Tensor<3>,
+        pattern: Pattern,
+    ) -> Tensor<3> {
+        let (query, key, value, options) = self.heads_of(query, key, value, pattern);
+        self.joined(self.attended(query, key, value, &options))
+    }
+
+    /// [`forward`](Self::forward), and where each query looked:
+    /// `[batch, heads, seq_q, seq_k]`.
+    ///
+    /// # Errors
+    ///
+    /// [`NoWeights`] if the mechanism does not hold them.
+    ///
+    /// # Panics
+    ///
+    /// As there.
+    pub fn forward_with_weights(
+        &self,
+        query: Tensor<3>,
+        key: Tensor<3>,
+        value: Tensor<3>,
+        pattern: Pattern,
+    ) -> Result<(Tensor<3>, Tensor<4>), NoWeights> {
+        let (query, key, value, options) = self.heads_of(query, key, value, pattern);
+        let Attended { context, weights } = match (&self.vector, &self.mechanism) {
+            (Some(vector), _) => additive(query, key, value, vector.val(), &options),
+            (_, MechanismConfig::Standard) => standard(query, key, value, &options),
+            (_, other) => {
+                let mechanism = other.mechanism();
+                return Err(NoWeights { mechanism });
+            }
+        };
+        Ok((self.joined(context), weights))
+    }
+
+    /// By the mechanism, with the parameters it may have.
+    fn attended(
+        &self,
+        query: Tensor<4>,
+        key: Tensor<4>,
+        value: Tensor<4>,
+        options: &AttentionOptions,
+    ) -> Tensor<4> {
+        match (&self.vector, &self.matrix) {
+            (Some(vector), _) => additive(query, key, value, vector.val(), options).context,
+            (_, Some(matrix)) => multiplicative(query, key, value, matrix.val(), options),
+            _ => attend(self.mechanism.clone(), query, key, value, options),
+        }
+    }
+
+    /// What the mechanism is given: `[batch, heads, seq, d_head]`, and how to attend.
+    fn heads_of(
+        &self,
+        query: Tensor<3>,
+        key: Tensor<3>,
+        value: Tensor<3>,
+        pattern: Pattern,
+    ) -> (Tensor<4>, Tensor<4>, Tensor<4>, AttentionOptions) {
+        // The last query is level with the last key.
+        let first = key.dims()[1] as i64 - query.dims()[1] as i64;
+        let (query, key, value) = self.projected([query, key, value], [first, 0]);
+        let options = self.options(&query, pattern);
+        (query, key, value, options)
+    }
+
+    /// Queries, keys and values by head, queries and keys from these places on.
+    fn projected(
+        &self,
+        [query, key, value]: [Tensor<3>; 3],
+        [first_query, first_key]: [i64; 2],
+    ) -> (Tensor<4>, Tensor<4>, Tensor<4>) {
+        let split = |tensor: Tensor<3>, heads: usize| {
+            let [batch, seq, _] = tensor.dims();
+            tensor
+                .reshape([batch, seq, heads, self.d_head])
+                .swap_dims(1, 2) // [batch, heads, seq, d_head]
+        };
+        let query = split(self.query.forward(query), self.heads);
+        let key = split(self.key.forward(key), self.kv_heads);
+        let value = split(self.value.forward(value), self.kv_heads);
+        let normal = |norm: &Option<RmsNorm>, tensor: Tensor<4>| match norm {
+            Some(norm) => norm.forward(tensor),
+            None => tensor,
+        };
+        let query = normal(&self.query_norm, query);
+        let key = normal(&self.key_norm, key);
+        match self.positions {
+            Positions::Rotary { theta } => (
+                rotate(query, first_query, theta),
+                rotate(key, first_key, theta),
+                value,
+            ),
+            Positions::None | Positions::Alibi => (query, key, value),
+        }
+    }
+
+    fn options(&self, query: &Tensor<4>, pattern: Pattern) -> AttentionOptions {
+        let is_training = self.dropout.training.is_enabled() && query.device().is_autodiff();
+        AttentionOptions {
+            pattern,
+            // What the mechanism takes for none, unless it is to be divided.
+            scale: (self.temperature != 1.0).then(|| self.usual_scale() / self.temperature),
+            alibi: (self.positions == Positions::Alibi).then(|| alibi_slopes(self.heads)),
+            dropout: (is_training && self.dropout.prob > 0.0)
+                .then(|| Dropout::new(self.dropout.prob, next_seed())),
+            ..AttentionOptions::new()
+        }
+    }
+
+    fn usual_scale(&self) -> f64 {
+        match self.mechanism {
+            MechanismConfig::Dot
+            | MechanismConfig::Multiplicative
+            | MechanismConfig::Additive
+            | MechanismConfig::Linear { .. } => 1.0,
+            _ => 1.0 / (self.d_head as f64).sqrt(),
+        }
+    }
+
+    /// `[batch, heads, seq, d_head]` as `[batch, seq, d_model]`.
+    fn joined(&self, context: Tensor<4>) -> Tensor<3> {
+        let [batch, heads, seq, d_head] = context.dims();
+        let context = context
+            .swap_dims(1, 2)
+            .reshape([batch, seq, heads * d_head]);
+        self.output.forward(context)
+    }
+}
+
+/// Another seed for each call, in the same order in every run.
+fn next_seed() -> u64 {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    mix(CALLS.fetch_add(1, Ordering::Relaxed))
+}

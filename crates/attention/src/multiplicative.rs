@@ -1,0 +1,56 @@
+//! Products of queries and keys through a matrix that is learned:
+//!
+//! ```text
+//! score_ij = q_i · W · k_j
+//! context  = softmax(score) · value        over the keys a query may see
+//! ```
+//!
+//! Luong et al., [Effective Approaches to Attention-based Neural Machine
+//! Translation](https://arxiv.org/abs/1508.04025), 2015: their `general` score. With the
+//! identity for a matrix it is their `dot`.
+
+use burn::tensor::Tensor;
+
+use crate::precision::{check, widen};
+use crate::{AttentionOptions, AttentionShape, flash};
+
+/// Attends by `q · W · k`, tile by tile. Scores are multiplied by nothing unless a scale
+/// is given.
+///
+/// # Shapes
+///
+/// - query: `[batch, heads, seq_q, d_head]`
+/// - key: `[batch, kv_heads, seq_k, d_head]`
+/// - value: `[batch, kv_heads, seq_k, d_value]`
+/// - matrix: `[heads, d_head, d_head]`, the `W` of each head
+/// - result: `[batch, heads, seq_q, d_value]`
+///
+/// # Panics
+///
+/// If the tensors or the options do not fit together, or the tensors are not of one
+/// number type of up to 32 bits.
+pub fn multiplicative(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    value: Tensor<4>,
+    matrix: Tensor<3>,
+    options: &AttentionOptions,
+) -> Tensor<4> {
+    let op = "multiplicative attention";
+    let shape = AttentionShape::of(op, &query, &key, &value);
+    check(op, [query.dtype(), key.dtype(), value.dtype()]);
+    let (heads, d_head) = (shape.heads, shape.d_head);
+    assert!(
+        matrix.dims() == [heads, d_head, d_head],
+        "{op}: the matrix must be [heads = {heads}, d_head = {d_head}, d_head = {d_head}], got {:?}",
+        matrix.dims()
+    );
+    let stored = query.dtype();
+    let [query, key, value] = [query, key, value].map(widen);
+    let matrix = widen(matrix.reshape([1, heads, d_head, d_head]));
+    let options = AttentionOptions {
+        scale: Some(options.scale.unwrap_or(1.0)),
+        ..options.clone()
+    };
+    crate::precision::narrow(flash(query.matmul(matrix), key, value, &options), stored)
+}

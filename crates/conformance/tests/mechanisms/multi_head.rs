@@ -1,0 +1,245 @@
+//! The module around the mechanisms.
+
+use burn::module::{Module, ModuleMapper, Param};
+use burn::nn::attention as burn_nn;
+use burn::tensor::{Device, Distribution, Gradients, Tensor};
+use libtest_mimic::{Failed, Trial};
+use zoo_attention::{
+    Mechanism, MechanismConfig, MultiHeadAttention, MultiHeadAttentionConfig, Pattern, Positions,
+    rotate,
+};
+use zoo_backend::Opened;
+use zoo_testkit::Precision;
+
+type Test = fn(&Device) -> Result<(), Failed>;
+
+pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
+    let mut trials: Vec<Trial> = Mechanism::ALL
+        .into_iter()
+        .map(|mechanism| {
+            let device = opened.device.clone().autodiff();
+            Trial::test(format!("multi-head/learns-with-{mechanism}"), move || {
+                learns(mechanism, &device)
+            })
+        })
+        .collect();
+    trials.extend(Mechanism::ALL.into_iter().map(|mechanism| {
+        let device = opened.device.clone();
+        Trial::test(format!("multi-head/decodes-with-{mechanism}"), move || {
+            decodes(mechanism, &device)
+        })
+    }));
+    trials.extend(TESTS.iter().map(|(name, test)| {
+        let device = opened.device.clone();
+        Trial::test(format!("multi-head/{name}"), move || test(&device))
+    }));
+    trials
+}
+
+/// One place after the other gives what all at once give, or says that it cannot.
+fn decodes(mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
+    let mechanism = match mechanism {
+        // Smaller than what is decoded, and with a size that does not depend on it.
+        Mechanism::SlidingWindow => MechanismConfig::SlidingWindow { window: 2 },
+        Mechanism::Block => MechanismConfig::Block { size: 3 },
+        Mechanism::Strided => MechanismConfig::Strided { stride: Some(2) },
+        Mechanism::Longformer => MechanismConfig::Longformer {
+            window: 1,
+            global: 1,
+        },
+        other => other.into(),
+    };
+    let attention = MultiHeadAttentionConfig::new(8, 4)
+        .with_kv_heads(Some(2))
+        .with_d_head(Some(4))
+        .with_positions(Positions::Rotary { theta: 1e4 })
+        .with_mechanism(mechanism.clone())
+        .init(device);
+    let mut cache = match attention.decode_cache(2) {
+        Ok(cache) => cache,
+        Err(error) if mechanism.mechanism() == Mechanism::BigBird => {
+            let message = "mechanism bigbird cannot decode: what a place sees depends on how \
+                           many there will be";
+            return match error.to_string() == message {
+                true => Ok(()),
+                false => Err(error.to_string().into()),
+            };
+        }
+        Err(error) => return Err(error.to_string().into()),
+    };
+    let x = Tensor::<3>::random([2, 7, 8], Distribution::Normal(0.0, 1.0), device);
+    let places = (0..7).map(|at| {
+        let place = x.clone().slice_dim(1, at..at + 1);
+        attention.step(place, &mut cache)
+    });
+    let by_step = Tensor::cat(places.collect(), 1);
+    let at_once = attention.forward(x.clone(), x.clone(), x, Pattern::Causal);
+    same(by_step, at_once)
+}
+
+/// Two layers, each with what goes in added to what comes out.
+#[derive(Module, Debug)]
+struct TwoLayers {
+    first: MultiHeadAttention,
+    second: MultiHeadAttention,
+}
+
+impl TwoLayers {
+    fn forward(&self, x: Tensor<3>) -> Tensor<3> {
+        let layer = |layer: &MultiHeadAttention, x: Tensor<3>| {
+            x.clone() + layer.forward(x.clone(), x.clone(), x, Pattern::Causal)
+        };
+        layer(&self.second, layer(&self.first, x))
+    }
+}
+
+/// Only the word differs: everybody is to know what stood first.
+fn learns(mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
+    device.seed(7);
+    let config = MultiHeadAttentionConfig::new(8, 2).with_mechanism(mechanism.into());
+    let mut model = TwoLayers {
+        first: config.init(device),
+        second: config.init(device),
+    };
+    let input = Tensor::<3>::random([16, 6, 8], Distribution::Normal(0.0, 1.0), device);
+    let wanted = input.clone().slice_dim(1, 0..1).expand([16, 6, 8]);
+    let mut losses = Vec::new();
+    for _ in 0..12 {
+        let missed = model.forward(input.clone()) - wanted.clone();
+        let loss = missed.square().mean();
+        losses.push(loss.clone().into_scalar::<f32>());
+        let gradients = loss.backward();
+        model = model.map(&mut Descent {
+            gradients: &gradients,
+            rate: 0.2,
+        });
+    }
+    let (first, last) = (losses[0], losses[losses.len() - 1]);
+    if last < 0.9 * first {
+        Ok(())
+    } else {
+        Err(format!("the loss went from {first} to {last}: {losses:?}").into())
+    }
+}
+
+/// A step down the gradient.
+struct Descent<'a> {
+    gradients: &'a Gradients,
+    rate: f64,
+}
+
+impl ModuleMapper for Descent<'_> {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        param.map(|tensor| match tensor.grad(self.gradients) {
+            Some(gradient) => {
+                let moved = tensor.inner() - gradient.mul_scalar(self.rate);
+                Tensor::from_inner(moved).require_grad()
+            }
+            None => tensor,
+        })
+    }
+}
+
+const TESTS: &[(&str, Test)] = &[
+    ("gives-what-burn-nn-gives", |device| {
+        let theirs = burn_nn::MultiHeadAttentionConfig::new(12, 3)
+            .with_dropout(0.0)
+            .init(device);
+        let draw =
+            |seq: usize| Tensor::<3>::random([2, seq, 12], Distribution::Normal(0.0, 1.0), device);
+        let (query, memory) = (draw(5), draw(7));
+        let input = burn_nn::MhaInput::new(query.clone(), memory.clone(), memory.clone());
+        let want = theirs.forward(input).context;
+        for mechanism in [Mechanism::Standard, Mechanism::Flash] {
+            let mut ours = MultiHeadAttentionConfig::new(12, 3)
+                .with_mechanism(mechanism.into())
+                .init(device);
+            ours.query = theirs.query.clone();
+            ours.key = theirs.key.clone();
+            ours.value = theirs.value.clone();
+            ours.output = theirs.output.clone();
+            let got = ours.forward(query.clone(), memory.clone(), memory.clone(), Pattern::Full);
+            same(got, want.clone())?;
+        }
+        Ok(())
+    }),
+    ("returns-weights-or-says-who-does", |device| {
+        let input = Tensor::<3>::ones([1, 4, 8], device);
+        let with = |mechanism: Mechanism| {
+            let config = MultiHeadAttentionConfig::new(8, 2).with_mechanism(mechanism.into());
+            let x = || input.clone();
+            config
+                .init(device)
+                .forward_with_weights(x(), x(), x(), Pattern::Causal)
+        };
+        for mechanism in [Mechanism::Standard, Mechanism::Additive] {
+            let (_, weights) = with(mechanism).map_err(|error| error.to_string())?;
+            if weights.dims() != [1, 2, 4, 4] {
+                return Err(format!("{mechanism}: {:?}", weights.dims()).into());
+            }
+        }
+        let error = with(Mechanism::Flash).err().ok_or("flash has no weights")?;
+        let message = "mechanism flash never holds its weights; standard and additive do, and \
+                       return them";
+        if error.to_string() == message {
+            Ok(())
+        } else {
+            Err(error.to_string().into())
+        }
+    }),
+    ("rotary-products-know-the-distance-alone", |device| {
+        let draw = || Tensor::<4>::random([1, 2, 6, 8], Distribution::Normal(0.0, 1.0), device);
+        let (query, key) = (draw(), draw());
+        let products = |first: i64| {
+            let turned = |tensor: &Tensor<4>| rotate(tensor.clone(), first, 1e4);
+            turned(&query).matmul(turned(&key).swap_dims(2, 3))
+        };
+        let [here, there] = [products(0), products(1000)].map(|x| x.reshape([1, 12, 6]));
+        same(here.clone(), there)?;
+        // And they do know it.
+        let plain = query.matmul(key.swap_dims(2, 3)).reshape([1, 12, 6]);
+        match same(here, plain) {
+            Ok(()) => Err("nothing was turned".into()),
+            Err(_) => Ok(()),
+        }
+    }),
+    ("every-option-together", |device| {
+        let device = &device.clone().autodiff();
+        let attention = MultiHeadAttentionConfig::new(16, 4)
+            .with_kv_heads(Some(2))
+            .with_d_head(Some(6))
+            .with_positions(Positions::Rotary { theta: 1e4 })
+            .with_qk_norm(true)
+            .with_temperature(2.0)
+            .with_dropout(0.5)
+            .with_key_bias(false)
+            .init(device);
+        let x = Tensor::<3>::random([2, 5, 16], Distribution::Normal(0.0, 1.0), device);
+        let result = || attention.forward(x.clone(), x.clone(), x.clone(), Pattern::Causal);
+        let (once, again) = (result(), result());
+        if once.dims() != [2, 5, 16] {
+            return Err(format!("{:?}", once.dims()).into());
+        }
+        // Others are forgotten every time, and none where nothing is learned.
+        if same(once, again).is_ok() {
+            return Err("the same weights were forgotten twice".into());
+        }
+        let frozen = attention.freeze();
+        let result = || frozen.forward(x.clone(), x.clone(), x.clone(), Pattern::Causal);
+        same(result(), result())
+    }),
+];
+
+fn same(got: Tensor<3>, want: Tensor<3>) -> Result<(), Failed> {
+    let numbers = |tensor: Tensor<3>| -> Result<Vec<f32>, Failed> {
+        tensor
+            .try_into_vec_as()
+            .map_err(|error| format!("{error:?}").into())
+    };
+    let want: Vec<f64> = numbers(want)?.into_iter().map(f64::from).collect();
+    // Both sides are rounded.
+    Precision::F32
+        .backward(0.0)
+        .check("result", &numbers(got)?, &want)?;
+    Ok(())
+}
