@@ -115,6 +115,10 @@ pub fn findings(families: &[Family]) -> Vec<String> {
                 let Some(crossing) = crossing(&first.times, &second.times) else {
                     continue;
                 };
+                // Two that go side by side cross at every noise.
+                if !differ(&first.times, &second.times) {
+                    continue;
+                }
                 let (winner, loser) = if crossing.first_overtakes {
                     (first, second)
                 } else {
@@ -131,6 +135,18 @@ pub fn findings(families: &[Family]) -> Vec<String> {
         }
     }
     said
+}
+
+/// Whether two curves that cross are clearly apart before and after.
+fn differ(first: &Curve, second: &Curve) -> bool {
+    const CLEARLY: f64 = 1.15;
+    let ratios: Vec<f64> = first
+        .iter()
+        .filter_map(|(n, a)| second.iter().find(|(m, _)| m == n).map(|(_, b)| a / b))
+        .collect();
+    let most = ratios.iter().copied().fold(f64::MIN, f64::max);
+    let least = ratios.iter().copied().fold(f64::MAX, f64::min);
+    most > CLEARLY && least < 1.0 / CLEARLY
 }
 
 /// A line's name, with its backend where the other's is different.
@@ -153,6 +169,18 @@ mod tests {
     use super::*;
     use crate::pool::pool;
     use crate::record::tests::line;
+
+    #[test]
+    fn what_goes_side_by_side_overtakes_nobody() {
+        let mut lines = Vec::new();
+        for (n, slower) in [(256, 1.1), (512, 0.9)] {
+            lines.push(line("flash", n, &[1e-3]));
+            lines.push(line("dot", n, &[1e-3 * slower]));
+        }
+        let findings = findings(&families(&pool(&lines)));
+        let overtakes = findings.iter().any(|line| line.contains("overtakes"));
+        assert!(!overtakes, "{findings:?}");
+    }
 
     #[test]
     fn findings_name_growth_and_the_crossing() {

@@ -194,15 +194,13 @@ pub fn svg(title: &str, axis: Axis, lines: &[Line]) -> String {
             path.join(" ")
         );
         for (n, cost) in &line.points {
-            let _ = writeln!(
-                svg,
-                r#"<circle cx="{:.1}" cy="{:.1}" r="3.5" fill="{colour}"><title>{} at n = {}: {}</title></circle>"#,
-                x(*n),
-                y(*cost),
+            let title = format!(
+                "{} at n = {}: {}",
                 escape(&line.name),
                 count(*n as usize),
                 axis.label(*cost)
             );
+            svg.push_str(&mark(line.colour, x(*n), y(*cost), &title));
         }
         let key = HEIGHT + LEGEND_LINE * at as f64 - 2.0;
         let growth = power_law(&line.points)
@@ -216,9 +214,29 @@ pub fn svg(title: &str, axis: Axis, lines: &[Line]) -> String {
             ty = key + 4.0,
             name = escape(&line.name),
         );
+        svg.push_str(&mark(line.colour, LEFT + 17.0, key, &escape(&line.name)));
     }
     svg.push_str("</svg>\n");
     svg
+}
+
+/// A point of a line: when colours begin again, another shape.
+fn mark(colour: usize, x: f64, y: f64, title: &str) -> String {
+    let (round, colour) = (colour / COLOURS.len(), COLOURS[colour % COLOURS.len()]);
+    let shape = match round {
+        0 => format!(r#"<circle cx="{x:.1}" cy="{y:.1}" r="3.5" fill="{colour}">"#),
+        1 => format!(
+            r#"<rect x="{:.1}" y="{:.1}" width="8" height="8" fill="{colour}">"#,
+            x - 4.0,
+            y - 4.0
+        ),
+        _ => format!(
+            r#"<path d="M {x:.1} {:.1} l 5 9 h -10 z" fill="{colour}">"#,
+            y - 5.5
+        ),
+    };
+    let name = ["circle", "rect", "path"][round.min(2)];
+    format!("{shape}<title>{title}</title></{name}>\n")
 }
 
 /// Text as it stands in HTML and SVG.
@@ -246,7 +264,8 @@ mod tests {
     fn lines_points_and_growth_are_drawn() {
         let points = vec![(256.0, 1e-3), (512.0, 4e-3), (1024.0, 16e-3)];
         let picture = svg("layer", Axis::Time, &[line("a <b>", points)]);
-        assert_eq!(picture.matches("<circle").count(), 3);
+        // Three points, and one in the legend.
+        assert_eq!(picture.matches("<circle").count(), 4);
         assert!(
             picture.contains("a &lt;b&gt;, grows as n^2.00"),
             "{picture}"
@@ -255,6 +274,19 @@ mod tests {
             picture.contains("1,024") && picture.contains("10 ms"),
             "{picture}"
         );
+    }
+
+    #[test]
+    fn colours_that_begin_again_have_another_shape() {
+        let points = vec![(256.0, 1e-3)];
+        let lines = [0, COLOURS.len(), 2 * COLOURS.len()].map(|colour| Line {
+            colour,
+            ..line("a", points.clone())
+        });
+        let picture = svg("x", Axis::Time, &lines);
+        for shape in ["<circle", "<rect", "<path"] {
+            assert!(picture.matches(shape).count() >= 2, "{shape}: {picture}");
+        }
     }
 
     #[test]
@@ -294,7 +326,7 @@ mod tests {
     fn a_cost_of_nothing_is_not_drawn() {
         let points = vec![(256.0, 0.0), (512.0, 4096.0)];
         let picture = svg("x", Axis::Memory, &[line("a", points)]);
-        assert_eq!(picture.matches("<circle").count(), 1);
+        assert_eq!(picture.matches("<circle").count(), 2);
         let nothing = svg("x", Axis::Memory, &[line("a", vec![(256.0, 0.0)])]);
         assert!(nothing.contains("nothing was measured"));
     }

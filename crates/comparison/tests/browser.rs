@@ -94,7 +94,7 @@ fn renders(browser: &Path) -> Result<(), Failed> {
         return Err(complaint.into());
     }
     let circles = dom.matches("<circle").count();
-    let expected = 2 * 12; // three lines of four lengths, in two plots
+    let expected = 2 * (12 + 3); // three lines of four lengths and their legend, in two plots
     if circles != expected || !dom.contains("linear overtakes standard") {
         return Err(format!("{circles} points of {expected} in: {dom}\n{said}").into());
     }

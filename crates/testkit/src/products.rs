@@ -36,10 +36,24 @@ pub(crate) fn solve_by_products(
         Some(features) => features.gradient(x, d),
         None => d.to_vec(),
     };
+    let largest_exponent = |x: &[f64]| features.map_or(0.0, |f| f.largest_exponent(x));
     let scaled = |tensor: &[f32], row: usize, scale: f64| -> Vec<f64> {
         let x = vector(tensor, row, d_head);
         x.into_iter().map(|x| scale * x).collect()
     };
+    // Each key is turned into features once, and the gradient by them back once.
+    let mut keys: Vec<Key> = (0..inputs.key.len() / d_head)
+        .map(|row| {
+            let key = scaled(&inputs.key, row, key_scale);
+            let of_key = of(&key);
+            Key {
+                d: vec![0.0; of_key.len()],
+                terms: vec![0.0; of_key.len()],
+                features: of_key,
+                key,
+            }
+        })
+        .collect();
 
     for (at, &row) in queries.iter().enumerate() {
         let example = row / (problem.heads * problem.seq_q);
@@ -49,27 +63,23 @@ pub(crate) fn solve_by_products(
         let i = row % problem.seq_q;
 
         let query = scaled(&inputs.query, row, query_scale);
+        answer.largest_score = answer.largest_score.max(largest_exponent(&query));
         let of_query = of(&query);
         let upstream = vector(&inputs.upstream, row, d_value);
         let hidden = problem.hidden_from(row);
-        let mut seen = Vec::new();
-        for j in (0..seq_k).filter(|&j| !hidden[j]) {
-            let key = scaled(&inputs.key, first_key + j, key_scale);
-            let of_key = of(&key);
-            // Both counted from the end, where query and key are level.
-            let distance = (problem.seq_q - i).abs_diff(seq_k - j) as i32;
-            let fade = decays
-                .get(kv_head)
-                .map_or(1.0, |decay| decay.powi(distance));
-            let product = fade * dot(&of_query, &of_key);
-            if let Some(features) = features {
-                for x in [&query, &key] {
-                    let exponent = features.largest_exponent(x);
-                    answer.largest_score = answer.largest_score.max(exponent);
-                }
-            }
-            seen.push((j, key, of_key, fade, product));
-        }
+        // Place, what is left of it at that distance, product.
+        let seen: Vec<(usize, f64, f64)> = (0..seq_k)
+            .filter(|&j| !hidden[j])
+            .map(|j| {
+                // Both counted from the end, where query and key are level.
+                let distance = (problem.seq_q - i).abs_diff(seq_k - j) as i32;
+                let fade = decays
+                    .get(kv_head)
+                    .map_or(1.0, |decay| decay.powi(distance));
+                let product = fade * dot(&of_query, &keys[first_key + j].features);
+                (j, fade, product)
+            })
+            .collect();
         let total: f64 = match features {
             Some(_) => seen.iter().map(|(.., product)| product).sum(),
             None => 1.0,
@@ -78,7 +88,7 @@ pub(crate) fn solve_by_products(
             continue;
         }
         let context = &mut answer.context[at * d_value..][..d_value];
-        for (j, .., product) in &seen {
+        for (j, _, product) in &seen {
             answer.weights[at * seq_k + j] = product / total;
             let value = vector(&inputs.value, first_key + j, d_value);
             add(context, product / total, &value);
@@ -89,35 +99,23 @@ pub(crate) fn solve_by_products(
         };
 
         let mut d_of_query = vec![0.0; of_query.len()];
-        for (j, key, of_key, fade, product) in &seen {
+        let mut terms_of_query = vec![0.0; of_query.len()];
+        for (j, fade, product) in seen {
             let place = first_key + j;
             let d_weight = dot(&upstream, &vector(&inputs.value, place, d_value));
-            let d_product = fade * (d_weight - mean) / total;
             add(
                 &mut answer.d_value[place * d_value..][..d_value],
                 product / total,
                 &upstream,
             );
-            add(&mut d_of_query, d_product, of_key);
-            let d_of_key: Vec<f64> = of_query.iter().map(|x| d_product * x).collect();
-            let d_key = back(key, &d_of_key);
-            add(
-                &mut answer.d_key[place * d_head..][..d_head],
-                key_scale,
-                &d_key,
-            );
+            let key = &mut keys[place];
+            let d_product = fade * (d_weight - mean) / total;
+            add(&mut d_of_query, d_product, &key.features);
+            add(&mut key.d, d_product, &of_query);
             // The same without the difference: what is rounded on the way.
-            let size = |x: &[f64], features: &[f64], scale: f64| {
-                let terms: Vec<f64> = features
-                    .iter()
-                    .map(|y| fade * (d_weight.abs() + mean.abs()) / total * y)
-                    .collect();
-                let gradient = back(x, &terms);
-                gradient.iter().fold(0.0, |m: f64, g| m.max(g.abs())) * scale.abs()
-            };
-            let terms = &mut answer.terms;
-            terms.d_query = terms.d_query.max(size(&query, of_key, query_scale));
-            terms.d_key = terms.d_key.max(size(key, &of_query, key_scale));
+            let terms = fade * (d_weight.abs() + mean.abs()) / total;
+            add(&mut terms_of_query, terms, &key.features);
+            add(&mut key.terms, terms, &of_query);
         }
         let d_query = back(&query, &d_of_query);
         add(
@@ -125,6 +123,31 @@ pub(crate) fn solve_by_products(
             query_scale,
             &d_query,
         );
+        let terms = query_scale.abs() * largest(&back(&query, &terms_of_query));
+        answer.terms.d_query = answer.terms.d_query.max(terms);
+    }
+    for (place, key) in keys.iter().enumerate() {
+        let d_key = back(&key.key, &key.d);
+        add(
+            &mut answer.d_key[place * d_head..][..d_head],
+            key_scale,
+            &d_key,
+        );
+        let terms = key_scale.abs() * largest(&back(&key.key, &key.terms));
+        answer.terms.d_key = answer.terms.d_key.max(terms);
+        answer.largest_score = answer.largest_score.max(largest_exponent(&key.key));
     }
     answer
+}
+
+/// A key, its features, and what gathers for them.
+struct Key {
+    key: Vec<f64>,
+    features: Vec<f64>,
+    d: Vec<f64>,
+    terms: Vec<f64>,
+}
+
+fn largest(numbers: &[f64]) -> f64 {
+    numbers.iter().fold(0.0, |size: f64, x| size.max(x.abs()))
 }

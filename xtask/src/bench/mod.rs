@@ -177,12 +177,14 @@ impl Measure {
             Some(Rival::Pytorch) => Some(pytorch::provide(self.backends.words())?),
             None => None,
         };
+        let sides = programs.len();
         let rounds = match (self.rounds, self.vs) {
             (Some(rounds), _) => rounds.get(),
             (None, Some(_)) => 3,
+            // One of each of many is what a quick run has time for.
+            (None, None) if self.extent() == Extent::Quick && cases.len() * sides > 40 => 1,
             (None, None) => 2,
         };
-        let sides = programs.len();
         let mut sampling = self.extent().sampling(cases.len() * sides * rounds);
         if let Some(seconds) = self.timeout {
             sampling.timeout = Duration::from_secs(seconds.get());
@@ -324,6 +326,24 @@ impl Measure {
     }
 }
 
+/// What computes which mechanisms, for each backend.
+fn bodies(cases: &[Pooled]) -> Vec<(&str, &str, Vec<&str>)> {
+    let mut bodies: Vec<(&str, &str, Vec<&str>)> = Vec::new();
+    for case in cases {
+        let Some(body) = &case.body else { continue };
+        let (backend, mechanism) = (case.id.backend.as_str(), case.id.subject.as_str());
+        let found = bodies
+            .iter_mut()
+            .find(|(other, by, _)| *other == backend && by == body);
+        match found {
+            Some((.., mechanisms)) if mechanisms.contains(&mechanism) => {}
+            Some((.., mechanisms)) => mechanisms.push(mechanism),
+            None => bodies.push((backend, body, vec![mechanism])),
+        }
+    }
+    bodies
+}
+
 fn devices(cases: &[Pooled]) -> String {
     let mut text = String::new();
     for device in cases.iter().filter_map(|case| case.device.as_ref()) {
@@ -332,16 +352,11 @@ fn devices(cases: &[Pooled]) -> String {
             text.push_str(&line);
         }
     }
-    for case in cases {
-        if let Some(body) = &case.body {
-            let line = format!(
-                "body: {} computes {} by {body}\n",
-                case.id.backend, case.id.subject
-            );
-            if !text.contains(&line) {
-                text.push_str(&line);
-            }
-        }
+    for (backend, body, mechanisms) in bodies(cases) {
+        let mechanisms = mechanisms.join(", ");
+        text.push_str(&format!(
+            "body: {backend} computes {mechanisms} by {body}\n"
+        ));
     }
     for case in cases.iter().filter(|case| case.id.subject == "matmul") {
         if let Some(rate) = case.rate() {

@@ -137,8 +137,9 @@ fn times(tensor: Tensor<4>, factor: f64) -> Tensor<4> {
 
 /// `x + 1` above zero, `exp(x)` below.
 fn elu1(x: Tensor<4>) -> Tensor<4> {
-    let below = activation::relu(x.clone().neg()).neg();
-    activation::relu(x) + below.exp()
+    let above = activation::relu(x.clone());
+    let below = x - above.clone();
+    above + below.exp()
 }
 
 impl RandomFeatures {

@@ -85,7 +85,7 @@ fn mean(sums: Tensor<4>, d_value: usize) -> Tensor<4> {
     let size = total.clone().detach();
     let size = size.clone().mask_fill(size.equal_elem(0.0), 1.0);
     let total = (total / size.clone()).clamp_min(0.5);
-    context / size / total
+    context * (total.recip() / size)
 }
 
 /// `φ(q) · (φ(k)ᵀ · v)`, every query with every key.

@@ -33,7 +33,10 @@ pub(super) fn can(settings: &TiledSettings) -> bool {
     let aligned = d_head.is_multiple_of(4) && d_value.is_multiple_of(4);
     // Its grid has no room for more.
     let fits = batch.max(heads) <= u16::MAX as usize;
-    pattern && plain && aligned && fits && settings.shape.group() == 1
+    // With one key alone nothing is to be learned of queries and keys, and its gradients
+    // are the rounding of that nothing.
+    let several = seq_k > 1;
+    pattern && plain && aligned && fits && several && settings.shape.group() == 1
 }
 
 /// A tensor as it can be read there: numbers of a row side by side, rows four apart.
