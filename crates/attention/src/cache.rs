@@ -88,7 +88,7 @@ impl KvCache {
         };
         let [_, _, capacity, _] = rows[0].dims();
         let rows = rows.map(|rows| match filled > capacity {
-            true => doubled(rows, filled),
+            true => doubled(rows, filled, self.kept),
             false => rows,
         });
         let mut new_rows = [key, value].into_iter();
@@ -109,7 +109,8 @@ impl KvCache {
         let [batch, heads, new, width] = tensor.dims();
         let capacity = match self.kept {
             Kept::All(capacity) => capacity.max(new),
-            Kept::Last(size) => size,
+            // Grown into: a window may be wider than anything that comes.
+            Kept::Last(size) => size.min(64),
         };
         let options = (&tensor.device(), tensor.dtype());
         Tensor::zeros([batch, heads, capacity, width], options)
@@ -128,10 +129,15 @@ fn put(rows: Tensor<4>, new: Tensor<4>, at: usize) -> Tensor<4> {
     rows.slice_assign([0..batch, 0..heads, at..at + count, 0..width], new)
 }
 
-/// The same rows in at least twice the room.
-fn doubled(rows: Tensor<4>, needed: usize) -> Tensor<4> {
+/// The same rows in twice the room, or what is needed, and no more than will ever be.
+fn doubled(rows: Tensor<4>, needed: usize, kept: Kept) -> Tensor<4> {
     let [batch, heads, capacity, width] = rows.dims();
-    let more = (2 * capacity).max(needed) - capacity;
+    let wanted = (2 * capacity).max(needed);
+    let wanted = match kept {
+        Kept::All(_) => wanted,
+        Kept::Last(size) => wanted.min(size),
+    };
+    let more = wanted - capacity;
     let options = (&rows.device(), rows.dtype());
     let room = Tensor::zeros([batch, heads, more, width], options);
     Tensor::cat(vec![rows, room], 2)

@@ -26,6 +26,7 @@ pub mod additive;
 mod cache;
 mod counter;
 mod dropout;
+mod kept;
 pub mod linear;
 mod mechanism;
 pub mod multi_head;

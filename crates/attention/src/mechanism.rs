@@ -4,6 +4,7 @@ use burn::tensor::{Tensor, TensorData};
 pub use zoo_words::{LinearFeatures, Mechanism, MechanismConfig};
 
 use crate::counter::Normals;
+use crate::kept::Kept;
 use crate::linear::{FeatureMap, RandomFeatures, linear, retention, retention_decays};
 use crate::pattern::BigBird;
 use crate::sparse::strided;
@@ -130,7 +131,9 @@ fn as_flash(
                 random,
                 seed,
             };
-            within(bird.pattern(seq_k))
+            static KEPT: Kept<(BigBird, usize), Pattern> = Kept::new();
+            let pattern = KEPT.get((bird, seq_k), |_| bird.pattern(seq_k));
+            within(pattern.as_ref().clone())
         }
         MechanismConfig::Standard
         | MechanismConfig::Multiplicative
@@ -168,6 +171,12 @@ pub fn drawn_matrix(heads: usize, d_head: usize) -> Vec<f32> {
 }
 
 fn drawn(stream: u64, rows: usize, width: usize) -> Vec<f32> {
+    static KEPT: Kept<(u64, usize, usize), Vec<f32>> = Kept::new();
+    let kept = KEPT.get((stream, rows, width), |_| draw(stream, rows, width));
+    kept.to_vec()
+}
+
+fn draw(stream: u64, rows: usize, width: usize) -> Vec<f32> {
     let spread = 1.0 / (width as f64).sqrt();
     let row = |row: usize| {
         let mut normals = Normals::new([stream, row as u64, width as u64]);

@@ -11,7 +11,7 @@
 
 use burn::tensor::Tensor;
 
-use crate::precision::{check, widen};
+use crate::precision::{check, check_parameter, narrow, widen};
 use crate::{AttentionOptions, AttentionShape, flash};
 
 /// Attends by `q · W · k`, tile by tile. Scores are multiplied by nothing unless a scale
@@ -39,12 +39,14 @@ pub fn multiplicative(
     let op = "multiplicative attention";
     let shape = AttentionShape::of(op, &query, &key, &value);
     check(op, [query.dtype(), key.dtype(), value.dtype()]);
+    options.check(op, &shape);
     let (heads, d_head) = (shape.heads, shape.d_head);
     assert!(
         matrix.dims() == [heads, d_head, d_head],
         "{op}: the matrix must be [heads = {heads}, d_head = {d_head}, d_head = {d_head}], got {:?}",
         matrix.dims()
     );
+    check_parameter(op, "matrix", query.dtype(), matrix.dtype());
     let stored = query.dtype();
     let [query, key, value] = [query, key, value].map(widen);
     let matrix = widen(matrix.reshape([1, heads, d_head, d_head]));
@@ -52,5 +54,5 @@ pub fn multiplicative(
         scale: Some(options.scale.unwrap_or(1.0)),
         ..options.clone()
     };
-    crate::precision::narrow(flash(query.matmul(matrix), key, value, &options), stored)
+    narrow(flash(query.matmul(matrix), key, value, &options), stored)
 }

@@ -2,6 +2,8 @@
 
 use burn::tensor::{Tensor, TensorData};
 
+use crate::precision::{narrow, widen};
+
 /// The slopes of ALiBi for so many heads: how much the score of a key falls with each
 /// place it is away from the query.
 ///
@@ -39,13 +41,16 @@ pub fn rotate(tensor: Tensor<4>, first: i64, theta: f64) -> Tensor<4> {
         d_head.is_multiple_of(2),
         "rotary positions: d_head must be even, got {d_head}"
     );
+    let stored = tensor.dtype();
+    let tensor = widen(tensor);
     let pairs = d_head / 2;
+    // In f64: single precision knows an angle of 10,000 to a thousandth only.
+    let turns: Vec<f64> = (0..pairs)
+        .map(|pair| theta.powf(-2.0 * pair as f64 / d_head as f64))
+        .collect();
     let table = |of: fn(f64) -> f64| {
-        // In f64: single precision knows an angle of 10,000 to a thousandth only.
-        let angle =
-            |place: i64, pair: usize| place as f64 * theta.powf(-2.0 * pair as f64 / d_head as f64);
         let numbers: Vec<f32> = (first..first + seq as i64)
-            .flat_map(|place| (0..pairs).map(move |pair| of(angle(place, pair)) as f32))
+            .flat_map(|place| turns.iter().map(move |turn| of(place as f64 * turn) as f32))
             .collect();
         let data = TensorData::new(numbers, [1, 1, seq, pairs, 1]);
         Tensor::<5>::from_data(data, (&tensor.device(), tensor.dtype()))
@@ -58,7 +63,8 @@ pub fn rotate(tensor: Tensor<4>, first: i64, theta: f64) -> Tensor<4> {
         even.clone() * cosine.clone() - odd.clone() * sine.clone(),
         odd * cosine + even * sine,
     ];
-    Tensor::cat(turned, 4).reshape([batch, heads, seq, d_head])
+    let turned = Tensor::cat(turned, 4).reshape([batch, heads, seq, d_head]);
+    narrow(turned, stored)
 }
 
 #[cfg(test)]

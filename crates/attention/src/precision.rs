@@ -19,6 +19,18 @@ pub(crate) fn check(op: &str, dtypes: [DType; 3]) {
     );
 }
 
+/// Sees to it that a parameter of a mechanism is of the type of its queries.
+///
+/// # Panics
+///
+/// If it is not.
+pub(crate) fn check_parameter(op: &str, name: &str, query: DType, parameter: DType) {
+    assert!(
+        parameter == query,
+        "{op}: the {name} must be of the number type of the queries, {query:?}, got {parameter:?}"
+    );
+}
+
 /// Half precision to `f32`; everything else stays.
 pub(crate) fn widen(tensor: Tensor<4>) -> Tensor<4> {
     match tensor.dtype() {

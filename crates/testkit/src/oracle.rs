@@ -47,6 +47,8 @@ pub struct Answer {
     pub d_bias: Vec<f64>,
     /// `[heads, d_head]`: by the vectors of an additive score, if it is one.
     pub d_vector: Vec<f64>,
+    /// `[heads, d_head, d_head]`: by the matrices of a multiplicative score, if it is one.
+    pub d_matrix: Vec<f64>,
 }
 
 /// The largest numbers that gradients are the differences of. What is left may be far
@@ -76,6 +78,10 @@ impl Answer {
             d_bias: vec![0.0; inputs.bias.len()],
             d_vector: match &problem.formula {
                 Formula::Additive(vectors) => vec![0.0; vectors.len()],
+                _ => Vec::new(),
+            },
+            d_matrix: match &problem.formula {
+                Formula::Multiplicative(matrices) => vec![0.0; matrices.len()],
                 _ => Vec::new(),
             },
         }
@@ -138,7 +144,7 @@ fn solve_by_softmax(problem: &Problem, inputs: &Inputs, queries: &[usize]) -> An
             rows.collect::<Vec<_>>()
         });
         let query = match &matrix {
-            None => raw_query,
+            None => raw_query.clone(),
             Some(matrix) => {
                 let mut product = vec![0.0; d_head];
                 for (x, row) in raw_query.iter().zip(matrix) {
@@ -259,6 +265,10 @@ fn solve_by_softmax(problem: &Problem, inputs: &Inputs, queries: &[usize]) -> An
         }
         if let Some(matrix) = &matrix {
             let d_query = &mut answer.d_query[at * d_head..][..d_head];
+            for (x, raw) in raw_query.iter().enumerate() {
+                let row = (head * d_head + x) * d_head;
+                add(&mut answer.d_matrix[row..][..d_head], *raw, d_query);
+            }
             let d_raw: Vec<f64> = matrix.iter().map(|row| dot(row, d_query)).collect();
             d_query.copy_from_slice(&d_raw);
         }

@@ -20,7 +20,7 @@ use burn::backend::Dispatch;
 use burn::tensor::Tensor;
 
 use self::ops::AdditiveForward;
-use crate::precision::{check, widen};
+use crate::precision::{check, check_parameter, widen};
 use crate::standard::{Attended, attend_by_scores};
 use crate::tiled::has_body;
 use crate::{AttentionOptions, AttentionShape};
@@ -62,6 +62,7 @@ pub fn additive(
         shape.d_head,
         vector.dims()
     );
+    check_parameter(op, "vector", query.dtype(), vector.dtype());
     let stored = query.dtype();
     let [query, key, value] = [query, key, value].map(widen);
     let AttentionShape {

@@ -5,7 +5,8 @@ use std::ops::Range;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Shape, Slice, TensorMetadata, backend_extension};
 
-/// Numbers that a tile of the network may have: 8 MiB, which caches hold and no one misses.
+/// Numbers that a tile of the network may have, 8 MiB of them, if it has more than a row
+/// of each example and head.
 const TILE: usize = 1 << 21;
 
 /// Scores, forward. All tensors are `f32`.

@@ -5,6 +5,7 @@ use burn::tensor::{Tensor, TensorData, activation};
 use super::sight::Sight;
 use crate::AttentionShape;
 use crate::counter::Normals;
+use crate::kept::Kept;
 
 /// What queries and keys are turned into; none of it is negative.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -151,7 +152,9 @@ impl RandomFeatures {
     /// `ω · x - |x|² / 2`: `[batch, heads, seq, count]`.
     fn exponents(self, x: Tensor<4>) -> Tensor<4> {
         let [.., d_head] = x.dims();
-        let directions = TensorData::new(self.directions(d_head), [1, 1, self.count, d_head]);
+        static KEPT: Kept<(RandomFeatures, usize), Vec<f32>> = Kept::new();
+        let directions = KEPT.get((self, d_head), |_| self.directions(d_head));
+        let directions = TensorData::new(directions.to_vec(), [1, 1, self.count, d_head]);
         let directions = Tensor::<4>::from_data(directions, (&x.device(), x.dtype()));
         let half = x.clone().square().sum_dim(3).mul_scalar(0.5);
         x.matmul(directions.swap_dims(2, 3)) - half

@@ -29,7 +29,9 @@ use crate::{AttentionOptions, AttentionShape};
 /// Attends by a product of features.
 ///
 /// Half-precision tensors are computed in `f32` and rounded once, at the end. A query
-/// whose features meet those of no key gets zeros, like one that sees nothing.
+/// whose features meet those of no key, so that all its products sum to less than 1e-30,
+/// gets zeros, like one that sees nothing. Random features are taken as shares of the
+/// largest of all keys of a head: before that one, keys that are far smaller count as none.
 ///
 /// # Shapes
 ///
@@ -79,13 +81,14 @@ pub fn linear(
 fn mean(sums: Tensor<4>, d_value: usize) -> Tensor<4> {
     let total = sums.clone().slice_dim(3, d_value..d_value + 1);
     let context = sums.slice_dim(3, 0..d_value);
-    // Both by the size of the total first: its square, by which the gradient is divided,
-    // is then 1 however small it was. Features are not negative, so it is zero only where
-    // all of it is; then any number keeps the zeros.
+    // The total by its own size first: its square, by which the gradient is divided, is
+    // then 1 however small it was. Features are not negative, so it is as good as nothing
+    // only where all of it is.
     let size = total.clone().detach();
-    let size = size.clone().mask_fill(size.equal_elem(0.0), 1.0);
+    let nothing = size.clone().lower_elem(1e-30);
+    let size = size.mask_fill(nothing.clone(), 1.0);
     let total = (total / size.clone()).clamp_min(0.5);
-    context * (total.recip() / size)
+    context * (total.recip() / size).mask_fill(nothing, 0.0)
 }
 
 /// `φ(q) · (φ(k)ᵀ · v)`, every query with every key.

@@ -73,6 +73,17 @@ impl LinearState {
             shape.seq_q,
             shape.seq_k
         );
+        if let Some(features) = self.features {
+            features.check(op);
+        }
+        if let Some(decays) = &self.decays {
+            assert!(
+                decays.len() == shape.kv_heads,
+                "{op}: a decay must be given for each of the {} key and value heads, got {}",
+                shape.kv_heads,
+                decays.len()
+            );
+        }
         let stored = query.dtype();
         let [query, key, value] = [query, key, value].map(widen);
         let AttentionShape {
@@ -97,6 +108,14 @@ impl LinearState {
         };
         let mut added = key.swap_dims(2, 3).matmul(value); // [batch, kv_heads, features, width]
         let mut sums = self.sums.take();
+        if let Some(before) = &sums {
+            assert!(
+                before.dims() == added.dims(),
+                "{op}: its sizes must be those of the first, a state of {:?}, got {:?}",
+                before.dims(),
+                added.dims()
+            );
+        }
         if let Some(key_shift) = key_shift {
             // What was added up, and what is added, as shares of the same.
             if let (Some(before), Some(shift)) = (sums.take(), self.shift.take()) {

@@ -209,8 +209,15 @@ impl MultiHeadAttentionConfig {
             (0.0..1.0).contains(&dropout),
         )?;
         let temperature = self.temperature;
-        let is_fine = temperature > 0.0 && temperature.is_finite();
-        range("temperature", "above 0", temperature, is_fine)?;
+        let is_fine = (1e-6..=1e6).contains(&temperature);
+        range("temperature", "from 1e-6 to 1e6", temperature, is_fine)?;
+        if let Positions::Rotary { theta } = self.positions {
+            let is_fine = theta > 0.0 && theta.is_finite();
+            range("theta", "a number above 0", theta, is_fine)?;
+        }
+        for (name, size) in least_sizes(&self.mechanism) {
+            range(name, "at least 1", size as f64, size > 0)?;
+        }
 
         let mechanism = self.mechanism.mechanism();
         let has_scores = !matches!(
@@ -220,12 +227,30 @@ impl MultiHeadAttentionConfig {
         for (option, is_asked_for) in [
             ("dropout", dropout > 0.0),
             ("ALiBi", self.positions == Positions::Alibi),
+            // Random features stand for scores, and are made of them.
+            (
+                "temperature",
+                temperature != 1.0 && mechanism != Mechanism::Performer,
+            ),
         ] {
             if is_asked_for && !has_scores {
                 return Err(MultiHeadError::NoScores { mechanism, option });
             }
         }
         Ok((kv_heads, d_head))
+    }
+}
+
+/// The sizes of a mechanism that may not be zero.
+fn least_sizes(mechanism: &MechanismConfig) -> Vec<(&'static str, usize)> {
+    match *mechanism {
+        MechanismConfig::Block { size } => vec![("size", size)],
+        MechanismConfig::Strided {
+            stride: Some(stride),
+        } => vec![("stride", stride)],
+        MechanismConfig::BigBird { block, .. } => vec![("block", block)],
+        MechanismConfig::Performer { features, .. } => vec![("features", features)],
+        _ => vec![],
     }
 }
 
@@ -278,7 +303,21 @@ mod tests {
         );
         refused(
             new(8, 2).with_temperature(0.0),
-            "temperature must be above 0, got 0",
+            "temperature must be from 1e-6 to 1e6, got 0",
+        );
+        refused(
+            new(8, 2).with_positions(Positions::Rotary { theta: -1.0 }),
+            "theta must be a number above 0, got -1",
+        );
+        refused(
+            new(8, 2).with_mechanism(MechanismConfig::Block { size: 0 }),
+            "size must be at least 1, got 0",
+        );
+        refused(
+            new(8, 2)
+                .with_mechanism(Mechanism::Retention.into())
+                .with_temperature(2.0),
+            "mechanism retention has no scores or weights for temperature to change",
         );
         refused(new(8, 0), "heads must be at least 1, got 0");
     }

@@ -10,7 +10,10 @@ use crate::{AttentionOptions, Pattern};
 
 /// What a layer keeps of the places before.
 #[derive(Debug, Clone)]
-pub struct DecodeCache(Inside);
+pub struct DecodeCache {
+    mechanism: MechanismConfig,
+    inside: Inside,
+}
 
 #[derive(Debug, Clone)]
 enum Inside {
@@ -38,14 +41,14 @@ impl MultiHeadAttention {
     /// [`CannotDecode`] if the mechanism cannot go place by place.
     pub fn decode_cache(&self, capacity: usize) -> Result<DecodeCache, CannotDecode> {
         let state = |state| Inside::State { state, places: 0 };
-        Ok(DecodeCache(match self.mechanism {
+        let inside = match self.mechanism {
             MechanismConfig::BigBird { .. } | MechanismConfig::Strided { stride: None } => {
                 let mechanism = self.mechanism.mechanism();
                 return Err(CannotDecode { mechanism });
             }
             // Distances are told by places, which a ring forgets.
             MechanismConfig::SlidingWindow { window } if self.positions != Positions::Alibi => {
-                Inside::Window(KvCache::ring(window + 1))
+                Inside::Window(KvCache::ring(window.saturating_add(1)))
             }
             MechanismConfig::Linear { features } => {
                 let features = match features {
@@ -62,7 +65,11 @@ impl MultiHeadAttention {
                 state(LinearState::of_retention(retention_decays(self.kv_heads)))
             }
             _ => Inside::Places(KvCache::new(capacity)),
-        }))
+        };
+        Ok(DecodeCache {
+            mechanism: self.mechanism.clone(),
+            inside,
+        })
     }
 
     /// Attends from one new place to itself and all before, as
@@ -76,20 +83,26 @@ impl MultiHeadAttention {
     /// # Panics
     ///
     /// If there is more than one place, the sizes changed since the first, or the cache is
-    /// another layer's.
+    /// another mechanism's.
     pub fn step(&self, place: Tensor<3>, cache: &mut DecodeCache) -> Tensor<3> {
         let [_, new, _] = place.dims();
         assert!(
             new == 1,
             "multi-head attention: a step is one place, got {new}"
         );
-        let first = match &cache.0 {
+        assert!(
+            cache.mechanism == self.mechanism,
+            "multi-head attention: a cache of {} was given to {}",
+            cache.mechanism.mechanism(),
+            self.mechanism.mechanism()
+        );
+        let first = match &cache.inside {
             Inside::Places(cache) | Inside::Window(cache) => cache.len(),
             Inside::State { places, .. } => *places,
         };
         let (query, key, value) =
             self.projected([place.clone(), place.clone(), place], [first as i64; 2]);
-        let context = match &mut cache.0 {
+        let context = match &mut cache.inside {
             Inside::Places(cache) => {
                 let [key, value] = cache.append(key, value);
                 let options = self.options(&query, Pattern::Causal);

@@ -237,7 +237,7 @@ impl MultiHeadAttention {
     }
 }
 
-/// Another seed for each call, in the same order in every run.
+/// Another seed for each call: the same ones in every run, in the order of the calls.
 fn next_seed() -> u64 {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     mix(CALLS.fetch_add(1, Ordering::Relaxed))

@@ -41,6 +41,7 @@ pub fn strided(
     let op = "strided attention";
     let shape = AttentionShape::of(op, &query, &key, &value);
     check(op, [query.dtype(), key.dtype(), value.dtype()]);
+    options.check(op, &shape);
     assert!(stride > 0, "{op}: a stride must be at least 1, got 0");
     let near = Pattern::Window {
         left: stride - 1,

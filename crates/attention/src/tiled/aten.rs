@@ -39,11 +39,17 @@ pub(super) fn can(settings: &TiledSettings) -> bool {
     pattern && plain && aligned && fits && several && settings.shape.group() == 1
 }
 
-/// A tensor as it can be read there: numbers of a row side by side, rows four apart.
+/// A tensor as it can be read there: numbers of a row side by side, rows four apart, the
+/// first where four can be read at once.
 fn laid_out(tensor: &TchTensor) -> Tensor {
     let tensor = &tensor.tensor;
     match tensor.stride().split_last() {
-        Some((1, others)) if others.iter().all(|stride| stride % 4 == 0) => tensor.shallow_clone(),
+        Some((1, others))
+            if others.iter().all(|stride| stride % 4 == 0)
+                && (tensor.data_ptr() as usize).is_multiple_of(16) =>
+        {
+            tensor.shallow_clone()
+        }
         _ => tensor.contiguous(),
     }
 }

@@ -3,7 +3,7 @@
 
 use burn::tensor::{Device, Tensor, TensorData};
 use libtest_mimic::{Failed, Trial};
-use zoo_attention::{AttentionOptions, additive};
+use zoo_attention::{AttentionOptions, additive, drawn_matrix, multiplicative};
 use zoo_conformance::{Tensors, numbers};
 use zoo_testkit::{Formula, Precision, Problem, find, solve};
 
@@ -17,6 +17,12 @@ pub(crate) fn trials(device: &Device) -> Vec<Trial> {
             })
         })
         .collect();
+    trials.extend(["odd", "multi-query"].map(|name| {
+        let device = device.clone().autodiff();
+        Trial::test(format!("multiplicative/{name}/by-its-matrix"), move || {
+            gradient_by_the_matrix(name, &device)
+        })
+    }));
     let device = device.clone();
     trials.push(Trial::test(
         "additive/misuse/a-vector-of-another-size",
@@ -50,6 +56,36 @@ const PROBLEMS: &[&str] = &[
     "multi-query",
     "translate-cross",
 ];
+
+fn gradient_by_the_matrix(name: &str, device: &Device) -> Result<(), Failed> {
+    let problem = find(name).expect("a problem of the catalogue");
+    let (heads, d_head) = (problem.heads, problem.d_head);
+    let matrices = drawn_matrix(heads, d_head);
+    let problem = Problem {
+        formula: Formula::Multiplicative(matrices.clone()),
+        ..problem
+    };
+    let inputs = problem.inputs();
+    let Tensors {
+        query,
+        key,
+        value,
+        upstream,
+        options,
+    } = Tensors::new(&problem, &inputs, device);
+    let matrix = TensorData::new(matrices, [heads, d_head, d_head]);
+    let matrix = Tensor::<3>::from_data(matrix, device).require_grad();
+    let context = multiplicative(query, key, value, matrix.clone(), &options);
+    let gradients = (context * upstream).sum().backward();
+    let gradient = matrix.grad(&gradients).ok_or("the result depends on it")?;
+    let answer = solve(&problem, &inputs);
+    Precision::F32.backward(answer.largest_score).check(
+        "d_matrix",
+        &numbers(gradient.reshape([1, heads, d_head, d_head])),
+        &answer.d_matrix,
+    )?;
+    Ok(())
+}
 
 fn matches_the_oracle(name: &str, device: &Device) -> Result<(), Failed> {
     let problem = find(name).expect("a problem of the catalogue");

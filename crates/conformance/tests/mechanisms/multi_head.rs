@@ -49,12 +49,33 @@ fn decodes(mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
         },
         other => other.into(),
     };
-    let attention = MultiHeadAttentionConfig::new(8, 4)
+    let config = MultiHeadAttentionConfig::new(8, 4)
         .with_kv_heads(Some(2))
         .with_d_head(Some(4))
-        .with_positions(Positions::Rotary { theta: 1e4 })
-        .with_mechanism(mechanism.clone())
-        .init(device);
+        .with_mechanism(mechanism.clone());
+    for (positions, temperature) in [
+        (Positions::Rotary { theta: 1e4 }, 1.0),
+        (Positions::Alibi, 1.5),
+    ] {
+        let config = config
+            .clone()
+            .with_positions(positions)
+            .with_temperature(temperature);
+        // Some have no scores that could fall or be divided.
+        if let Ok(attention) = config.try_init(device) {
+            decodes_as(&attention, &mechanism, device)?;
+        } else if temperature == 1.0 {
+            return Err("it cannot be made".into());
+        }
+    }
+    Ok(())
+}
+
+fn decodes_as(
+    attention: &MultiHeadAttention,
+    mechanism: &MechanismConfig,
+    device: &Device,
+) -> Result<(), Failed> {
     let mut cache = match attention.decode_cache(2) {
         Ok(cache) => cache,
         Err(error) if mechanism.mechanism() == Mechanism::BigBird => {
@@ -109,10 +130,15 @@ fn learns(mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
         let loss = missed.square().mean();
         losses.push(loss.clone().into_scalar::<f32>());
         let gradients = loss.backward();
-        model = model.map(&mut Descent {
+        let mut descent = Descent {
             gradients: &gradients,
             rate: 0.2,
-        });
+            without: 0,
+        };
+        model = model.map(&mut descent);
+        if descent.without > 0 {
+            return Err(format!("{} parameters have no gradient", descent.without).into());
+        }
     }
     let (first, last) = (losses[0], losses[losses.len() - 1]);
     if last < 0.9 * first {
@@ -126,6 +152,8 @@ fn learns(mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
 struct Descent<'a> {
     gradients: &'a Gradients,
     rate: f64,
+    /// Parameters that nothing was learned of.
+    without: usize,
 }
 
 impl ModuleMapper for Descent<'_> {
@@ -135,7 +163,10 @@ impl ModuleMapper for Descent<'_> {
                 let moved = tensor.inner() - gradient.mul_scalar(self.rate);
                 Tensor::from_inner(moved).require_grad()
             }
-            None => tensor,
+            None => {
+                self.without += 1;
+                tensor
+            }
         })
     }
 }
@@ -162,6 +193,41 @@ const TESTS: &[(&str, Test)] = &[
             same(got, want.clone())?;
         }
         Ok(())
+    }),
+    ("a-temperature-divides-scores", |device| {
+        let x = Tensor::<3>::random([2, 5, 12], Distribution::Normal(0.0, 1.0), device);
+        for mechanism in [Mechanism::Flash, Mechanism::Dot, Mechanism::Multiplicative] {
+            let config = MultiHeadAttentionConfig::new(12, 3).with_mechanism(mechanism.into());
+            let hot = config.clone().with_temperature(4.0).init(device);
+            // The same as queries that are a quarter as large.
+            let mut cool = config.init(device);
+            cool.query = hot.query.clone();
+            cool.key = hot.key.clone();
+            cool.value = hot.value.clone();
+            cool.output = hot.output.clone();
+            cool.query.weight = cool.query.weight.map(|weight| weight.div_scalar(4.0));
+            cool.query.bias = cool.query.bias.map(|bias| bias.map(|b| b.div_scalar(4.0)));
+            let of = |attention: &MultiHeadAttention| {
+                attention.forward(x.clone(), x.clone(), x.clone(), Pattern::Full)
+            };
+            same(of(&hot), of(&cool))?;
+        }
+        Ok(())
+    }),
+    ("a-cache-of-another-mechanism-is-refused", |device| {
+        let of = |mechanism: Mechanism| {
+            let config = MultiHeadAttentionConfig::new(8, 2).with_mechanism(mechanism.into());
+            config.init(device)
+        };
+        let cache = of(Mechanism::Linear).decode_cache(1);
+        let cache = cache.map_err(|error| error.to_string())?;
+        let (flash, place) = (of(Mechanism::Flash), Tensor::<3>::zeros([1, 1, 8], device));
+        crate::misuses::is_refused(
+            || {
+                flash.step(place.clone(), &mut cache.clone());
+            },
+            "multi-head attention: a cache of linear was given to flash",
+        )
     }),
     ("returns-weights-or-says-who-does", |device| {
         let input = Tensor::<3>::ones([1, 4, 8], device);

@@ -10,7 +10,7 @@ use zoo_attention::{
 };
 use zoo_backend::Opened;
 use zoo_conformance::{Tensors, all_queries, check_gradients, given_to, judge_gradients, numbers};
-use zoo_testkit::{Precision, Problem, find};
+use zoo_testkit::{Mask, Precision, Problem, find};
 
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
     let mut trials = Vec::new();
@@ -32,6 +32,17 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
                 in_half_precision(&mechanism, dtype, &device)
             }));
         }
+    }
+    for (name, mechanism, problem) in long_ones() {
+        let device = opened.device.clone().autodiff();
+        trials.push(Trial::test(format!("{name}/{}", problem.name), move || {
+            let queries = problem.sample_of_queries(40);
+            let mut inputs = problem.inputs();
+            inputs.keep_upstream_of(&queries, problem.d_value);
+            let tensors = Tensors::new(&problem, &inputs, &device);
+            judge_gradients(&mechanism, &problem, tensors, &queries)?;
+            Ok(())
+        }));
     }
     trials.extend(TESTS.iter().map(|(name, test)| {
         let device = opened.device.clone();
@@ -56,6 +67,26 @@ const PROBLEMS: &[&str] = &[
     "gpt2",
     "llama-decode",
 ];
+
+/// What the catalogue has none of: sequences apart in both directions and with shared
+/// heads, and more chunks than are added up at once.
+fn long_ones() -> Vec<(&'static str, MechanismConfig, Problem)> {
+    let grouped = Problem {
+        kv_heads: 2,
+        ..Problem::new("both-directions", [2, 4, 50, 50, 8])
+    };
+    let long = Problem {
+        mask: Mask::Causal,
+        ..Problem::new("groups-of-groups", [1, 1, 2200, 2200, 4])
+    };
+    let strided = |stride| MechanismConfig::Strided { stride };
+    vec![
+        ("strided", strided(None), grouped.clone()),
+        ("strided-by-16", strided(Some(16)), grouped),
+        ("linear", Mechanism::Linear.into(), long.clone()),
+        ("retention", MechanismConfig::Retention, long),
+    ]
+}
 
 fn mechanisms() -> Vec<(&'static str, MechanismConfig)> {
     let mechanisms = vec![
@@ -215,6 +246,30 @@ const TESTS: &[(&str, Test)] = &[
             &AttentionOptions::new(),
             "linear attention: there must be random features, got 0",
         )
+    }),
+    ("linear/features-that-are-almost-nothing", |device| {
+        // The products of these features are smaller than any number there is.
+        let far = Tensor::<4>::full([1, 1, 2, 1], -60.0, device);
+        let near = Tensor::<4>::full([1, 1, 2, 1], -20.0, device);
+        let value = Tensor::<4>::ones([1, 1, 2, 3], device);
+        let of = |x: &Tensor<4>| {
+            let options = AttentionOptions::new();
+            let (query, key) = (x.clone(), x.clone());
+            numbers(linear(
+                query,
+                key,
+                value.clone(),
+                FeatureMap::Elu1,
+                &options,
+            ))
+        };
+        let want = |wanted: f32, got: Vec<f32>| match got.iter().all(|x| (x - wanted).abs() < 1e-5)
+        {
+            true => Ok(()),
+            false => Err(Failed::from(format!("{got:?} instead of {wanted}"))),
+        };
+        want(0.0, of(&far))?;
+        want(1.0, of(&near))
     }),
     ("linear/hidden-keys-do-not-matter", |device| {
         let problem = find("key-padding").expect("a problem of the catalogue");

@@ -77,7 +77,7 @@ pub enum MechanismConfig {
 }
 
 /// The features of linear attention.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LinearFeatures {
     /// `elu(x) + 1`
@@ -164,11 +164,12 @@ struct Table {
     seed: Option<u64>,
 }
 
+/// A number or a word.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Features {
     Count(usize),
-    Kind(LinearFeatures),
+    Word(String),
 }
 
 impl Table {
@@ -222,10 +223,15 @@ impl Table {
             }
             MechanismConfig::Linear { features: own } => match features.take() {
                 None => {}
-                Some(Features::Kind(kind)) => *own = kind,
-                Some(Features::Count(count)) => {
+                Some(Features::Word(word)) if word == "elu1" => *own = LinearFeatures::Elu1,
+                Some(Features::Word(word)) if word == "relu" => *own = LinearFeatures::Relu,
+                Some(other) => {
+                    let got = match other {
+                        Features::Count(count) => count.to_string(),
+                        Features::Word(word) => format!("\"{word}\""),
+                    };
                     return Err(E::custom(format!(
-                        "linear has features = \"elu1\" or \"relu\", got {count}"
+                        "linear has features = \"elu1\" or \"relu\", got {got}"
                     )));
                 }
             },
@@ -236,8 +242,10 @@ impl Table {
                 match features.take() {
                     None => {}
                     Some(Features::Count(count)) => *own = count,
-                    Some(Features::Kind(_)) => {
-                        return Err(E::custom("performer has a number of features, got a word"));
+                    Some(Features::Word(word)) => {
+                        return Err(E::custom(format!(
+                            "performer has a number of features, got \"{word}\""
+                        )));
                     }
                 }
                 *of_it = seed.take().unwrap_or(*of_it);
@@ -334,6 +342,10 @@ mod tests {
             (
                 r#"{"kind": "linear", "features": 3}"#,
                 r#"linear has features = "elu1" or "relu", got 3"#,
+            ),
+            (
+                r#"{"kind": "linear", "features": "elu2"}"#,
+                r#"linear has features = "elu1" or "relu", got "elu2""#,
             ),
             ("3", "a mechanism's word, or a table"),
         ] {
