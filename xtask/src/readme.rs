@@ -75,6 +75,9 @@ mod tests {
     #[test]
     fn a_readme_without_a_place_is_told_what_to_have() {
         let error = with_table("# Nothing here").unwrap_err().to_string();
-        assert!(error.contains("must have a line `<!-- mechanisms"), "{error}");
+        assert!(
+            error.contains("must have a line `<!-- mechanisms"),
+            "{error}"
+        );
     }
 }

@@ -154,13 +154,13 @@ fn within(options: &AttentionOptions, pattern: Pattern) -> AttentionOptions {
     options.clone().with_pattern(pattern)
 }
 
-/// The vectors of [`additive`] attention before anything is learned, `[heads, d_head]`:
+/// The vectors of [`additive()`] attention before anything is learned, `[heads, d_head]`:
 /// normal, with a variance of `1 / d_head`.
 pub fn drawn_vector(heads: usize, d_head: usize) -> Vec<f32> {
     drawn(0, heads, d_head)
 }
 
-/// The matrices of [`multiplicative`] attention before anything is learned,
+/// The matrices of [`multiplicative()`] attention before anything is learned,
 /// `[heads, d_head, d_head]`: normal, with a variance of `1 / d_head²`, so that scores are
 /// of the size of products that were divided by `sqrt(d_head)`.
 pub fn drawn_matrix(heads: usize, d_head: usize) -> Vec<f32> {
