@@ -58,13 +58,7 @@ pub fn attend(
             let stride = MechanismConfig::stride(stride, seq_k);
             strided(query, key, value, stride, options)
         }
-        MechanismConfig::Linear { features } => {
-            let features = match features {
-                LinearFeatures::Elu1 => FeatureMap::Elu1,
-                LinearFeatures::Relu => FeatureMap::Relu,
-            };
-            linear(query, key, value, features, options)
-        }
+        MechanismConfig::Linear { features } => linear(query, key, value, features.into(), options),
         MechanismConfig::Performer { features, seed } => {
             let features = FeatureMap::FavorPlus(RandomFeatures::new(features, seed));
             linear(query, key, value, features, options)

@@ -2,6 +2,8 @@
 
 use burn::tensor::{Tensor, TensorData, activation};
 
+use zoo_words::LinearFeatures;
+
 use super::sight::Sight;
 use crate::AttentionShape;
 use crate::counter::Normals;
@@ -38,6 +40,15 @@ pub struct RandomFeatures {
     pub count: usize,
     /// Which ones.
     pub seed: u64,
+}
+
+impl From<LinearFeatures> for FeatureMap {
+    fn from(features: LinearFeatures) -> Self {
+        match features {
+            LinearFeatures::Elu1 => Self::Elu1,
+            LinearFeatures::Relu => Self::Relu,
+        }
+    }
 }
 
 /// What [`FeatureMap::Relu`] adds.

@@ -3,10 +3,10 @@
 use burn::tensor::Tensor;
 
 use super::{MultiHeadAttention, Positions};
+use crate::Pattern;
 use crate::cache::KvCache;
 use crate::linear::{FeatureMap, LinearState, RandomFeatures, retention_decays};
-use crate::mechanism::{LinearFeatures, Mechanism, MechanismConfig};
-use crate::{AttentionOptions, Pattern};
+use crate::mechanism::{Mechanism, MechanismConfig};
 
 /// What a layer keeps of the places before.
 #[derive(Debug, Clone)]
@@ -51,11 +51,7 @@ impl MultiHeadAttention {
                 Inside::Window(KvCache::ring(window.saturating_add(1)))
             }
             MechanismConfig::Linear { features } => {
-                let features = match features {
-                    LinearFeatures::Elu1 => FeatureMap::Elu1,
-                    LinearFeatures::Relu => FeatureMap::Relu,
-                };
-                state(LinearState::of_features(features))
+                state(LinearState::of_features(features.into()))
             }
             MechanismConfig::Performer { features, seed } => {
                 let features = FeatureMap::FavorPlus(RandomFeatures::new(features, seed));
@@ -111,10 +107,7 @@ impl MultiHeadAttention {
             Inside::Window(cache) => {
                 let [key, value] = cache.append(key, value);
                 // All that are kept are seen.
-                let options = AttentionOptions {
-                    pattern: Pattern::Full,
-                    ..self.options(&query, Pattern::Full)
-                };
+                let options = self.options(&query, Pattern::Full);
                 crate::flash(query, key, value, &options)
             }
             Inside::State { state, places } => {
