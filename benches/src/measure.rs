@@ -1,12 +1,15 @@
 //! One case: its memory, its time, and whether it is right.
 
+use std::cell::RefCell;
+use std::ops::Range;
+
 use anyhow::Result;
 use burn::tensor::{Device, Distribution, Tensor};
-use zoo_attention::{MechanismConfig, which_body_of};
+use zoo_attention::{DecodeCache, MechanismConfig, which_body_of};
 use zoo_backend::{Meter, Opened};
 use zoo_comparison::case::{Case, Fault, Pass, Subject, queries_to_check};
 use zoo_comparison::record::{Measured, Outcome, Peak};
-use zoo_conformance::{Errors, Tensors, judge_forward, judge_gradients};
+use zoo_conformance::{Errors, Tensors, judge_context, judge_forward, judge_gradients};
 use zoo_testkit::{Mask, Mismatch, Problem};
 
 use crate::timing::{Sampling, samples, wait_for};
@@ -29,14 +32,18 @@ pub(crate) fn measure(
         Some(Fault::Wrong) | None => {}
     }
     let device = match case.pass {
-        Pass::Forward => opened.device.clone(),
+        Pass::Forward | Pass::Decode => opened.device.clone(),
         Pass::Train => opened.device.clone().autodiff(),
     };
     // Start threads, load kernels, let the backend set itself up.
+    let queries = match case.pass {
+        Pass::Decode => 1,
+        Pass::Forward | Pass::Train => 8,
+    };
     let small = Problem {
         // Every mechanism takes it.
         mask: Mask::Causal,
-        ..Problem::new("small", [1, 1, 8, 8, 8])
+        ..Problem::new("small", [1, 1, queries, 8, 8])
     };
     Work::new(case, &small, &device).run();
     wait_for(&device)?;
@@ -81,6 +88,45 @@ enum Work {
     Matmul(Tensor<2>, Tensor<2>),
     Forward(MechanismConfig, Tensors),
     Train(MechanismConfig, Tensors),
+    Decode(Box<RefCell<Decoding>>),
+}
+
+/// A cache that is filled but for the last place, which is taken in again and again.
+struct Decoding {
+    cache: DecodeCache,
+    tensors: Tensors,
+    /// The key and value of the last place.
+    last: [Tensor<4>; 2],
+}
+
+impl Decoding {
+    fn new(mechanism: &MechanismConfig, tensors: Tensors) -> Self {
+        let [_, _, places, _] = tensors.key.dims();
+        let cut = |tensor: &Tensor<4>, places: Range<usize>| tensor.clone().slice_dim(2, places);
+        let mut cache = DecodeCache::new(mechanism.clone(), places)
+            .unwrap_or_else(|error| panic!("such a case is not planned: {error}"));
+        let [before, last] = [0..places - 1, places - 1..places]
+            .map(|range| [&tensors.key, &tensors.value].map(|tensor| cut(tensor, range.clone())));
+        if places > 1 {
+            let [key, value] = before;
+            cache.extend(key, value, &tensors.options);
+        }
+        Self {
+            cache,
+            tensors,
+            last,
+        }
+    }
+
+    fn step(&mut self) -> Tensor<4> {
+        let before = self.cache.len();
+        let [key, value] = self.last.clone();
+        let Tensors { query, options, .. } = &self.tensors;
+        let context = self.cache.step(query.clone(), key, value, options);
+        // A window or a state cannot go back, and need not: it is as large as before.
+        let _ = self.cache.rewind(before);
+        context
+    }
 }
 
 impl Work {
@@ -99,12 +145,17 @@ impl Work {
                 let tensors = Tensors::new(problem, &problem.inputs(), device);
                 Self::Train(mechanism.into(), tensors.require_grad())
             }
+            (Subject::Mechanism(mechanism), Pass::Decode) => {
+                let tensors = Tensors::new(problem, &problem.inputs(), device);
+                let decoding = Decoding::new(&mechanism.into(), tensors);
+                Self::Decode(Box::new(RefCell::new(decoding)))
+            }
         }
     }
 
     fn body(&self) -> Option<&'static str> {
         let (mechanism, tensors) = match self {
-            Self::Matmul(..) => return None,
+            Self::Matmul(..) | Self::Decode(_) => return None,
             Self::Forward(mechanism, tensors) | Self::Train(mechanism, tensors) => {
                 (mechanism, tensors)
             }
@@ -125,6 +176,7 @@ impl Work {
             Self::Matmul(a, b) => Box::new(a.clone().matmul(b.clone())),
             Self::Forward(mechanism, tensors) => Box::new(tensors.attend(mechanism)),
             Self::Train(mechanism, tensors) => Box::new(tensors.train(mechanism)),
+            Self::Decode(decoding) => Box::new(decoding.borrow_mut().step()),
         }
     }
 }
@@ -146,6 +198,10 @@ fn check(case: &Case, device: &Device, fault: Option<Fault>) -> Option<Result<Er
     Some(match case.pass {
         Pass::Forward => judge_forward(mechanism, problem, &tensors, &queries),
         Pass::Train => judge_gradients(mechanism, problem, tensors, &queries),
+        Pass::Decode => {
+            let context = Decoding::new(mechanism, tensors.clone()).step();
+            judge_context(mechanism, problem, &tensors, &queries, context)
+        }
     })
 }
 

@@ -1,5 +1,7 @@
 //! Keys and values kept while text is generated, so that each is computed once.
 
+use std::ops::Range;
+
 use burn::tensor::Tensor;
 
 /// Keys and values of the places so far, in memory that is there before they are.
@@ -68,40 +70,78 @@ impl KvCache {
     ///
     /// # Panics
     ///
-    /// If a ring is given more than one place at a time, or the sizes changed since the
-    /// first.
+    /// If the sizes changed since the first.
     pub fn append(&mut self, key: Tensor<4>, value: Tensor<4>) -> [Tensor<4>; 2] {
+        let (rooms, filled) = self.append_in_room(key, value);
+        rooms.map(|rows| rows.slice_dim(2, 0..filled))
+    }
+
+    /// [`append`](Self::append) that returns all rows there is room for, and how many of
+    /// them are filled: on some backends a part of a tensor is a copy.
+    pub(crate) fn append_in_room(
+        &mut self,
+        key: Tensor<4>,
+        value: Tensor<4>,
+    ) -> ([Tensor<4>; 2], usize) {
         let [_, _, new, _] = key.dims();
-        let (at, filled) = match self.kept {
-            Kept::All(_) => (self.length, self.length + new),
-            Kept::Last(size) => {
-                assert!(
-                    new == 1,
-                    "a cache: a ring takes one place at a time, got {new}"
-                );
-                (self.length % size, size.min(self.length + 1))
-            }
+        let filled = match self.kept {
+            Kept::All(_) => self.length + new,
+            Kept::Last(size) => size.min(self.length + new),
         };
-        let rows = match self.rows.take() {
+        let [keys, values] = match self.rows.take() {
             Some(rows) => rows,
             None => [&key, &value].map(|tensor| self.room_like(tensor)),
         };
-        let [_, _, capacity, _] = rows[0].dims();
-        let rows = rows.map(|rows| match filled > capacity {
-            true => doubled(rows, filled, self.kept),
-            false => rows,
-        });
-        let mut new_rows = [key, value].into_iter();
-        let rows = rows.map(|rows| match new_rows.next() {
-            Some(new_rows) => put(rows, new_rows, at),
-            None => rows,
-        });
-        let all = rows
-            .each_ref()
-            .map(|rows| rows.clone().slice_dim(2, 0..filled));
-        self.rows = Some(rows);
+        let rows = [
+            self.with(keys, key, filled),
+            self.with(values, value, filled),
+        ];
+        self.rows = Some(rows.clone());
         self.length += new;
-        all
+        (rows, filled)
+    }
+
+    /// The rows, with room for so many, and the new ones in their places.
+    fn with(&self, mut rows: Tensor<4>, new: Tensor<4>, filled: usize) -> Tensor<4> {
+        let [_, _, capacity, _] = rows.dims();
+        if filled > capacity {
+            rows = doubled(rows, filled, self.kept);
+        }
+        for (at, part) in self.places_of(new.dims()[2]) {
+            rows = put(rows, new.clone().slice_dim(2, part), at);
+        }
+        rows
+    }
+
+    /// Where which of so many new rows go: one piece, or in a ring two, around its end,
+    /// of those that it keeps.
+    fn places_of(&self, new: usize) -> Vec<(usize, Range<usize>)> {
+        let size = match self.kept {
+            Kept::All(_) => return vec![(self.length, 0..new)],
+            Kept::Last(size) => size,
+        };
+        let first = new.saturating_sub(size);
+        let at = (self.length + first) % size;
+        let to_the_end = (new - first).min(size - at);
+        let mut pieces = vec![(at, first..first + to_the_end)];
+        if first + to_the_end < new {
+            pieces.push((0, first + to_the_end..new));
+        }
+        pieces
+    }
+
+    /// Forgets all places from the `length`-th on; their rows are written over.
+    ///
+    /// # Panics
+    ///
+    /// If this is a ring, which has forgotten others by then, or there are fewer.
+    pub fn truncate(&mut self, length: usize) {
+        assert!(
+            matches!(self.kept, Kept::All(_)) && length <= self.length,
+            "a cache: one that keeps all of its {} places can go back, not this one to {length}",
+            self.length
+        );
+        self.length = length;
     }
 
     /// Empty rows for tensors like this one.

@@ -25,6 +25,7 @@
 pub mod additive;
 mod cache;
 mod counter;
+mod decode;
 mod dropout;
 mod kept;
 pub mod linear;
@@ -42,14 +43,14 @@ pub mod tiled;
 
 pub use additive::additive;
 pub use cache::KvCache;
+pub use decode::{CannotDecode, CannotRewind, DecodeCache};
 pub use dropout::Dropout;
 pub use linear::{FeatureMap, LinearState, RandomFeatures, linear, retention, retention_decays};
 pub use mechanism::{
     LinearFeatures, Mechanism, MechanismConfig, attend, drawn_matrix, drawn_vector, which_body_of,
 };
 pub use multi_head::{
-    CannotDecode, DecodeCache, MultiHeadAttention, MultiHeadAttentionConfig, MultiHeadError,
-    NoWeights, Positions,
+    Memory, MultiHeadAttention, MultiHeadAttentionConfig, MultiHeadError, NoWeights, Positions,
 };
 pub use multiplicative::multiplicative;
 pub use options::AttentionOptions;

@@ -97,7 +97,10 @@ fn as_flash(
 ) -> Option<AttentionOptions> {
     let within = |pattern: Pattern| Some(within(options, pattern));
     match *mechanism {
-        MechanismConfig::Flash => Some(options.clone()),
+        // How many heads share keys, the tensors say.
+        MechanismConfig::Flash
+        | MechanismConfig::MultiQuery
+        | MechanismConfig::GroupedQuery { .. } => Some(options.clone()),
         MechanismConfig::Dot => Some(AttentionOptions {
             scale: Some(options.scale.unwrap_or(1.0)),
             ..options.clone()

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use zoo_testkit::{Features, Formula, Parameter, Problem, find};
-use zoo_words::{Dtype, Mechanism, UnknownWord};
+use zoo_words::{Dtype, Mechanism, MechanismConfig, UnknownWord};
 
 /// What computes the case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,17 +45,20 @@ pub enum Pass {
     Forward,
     /// The result, and the gradients by query, key and value.
     Train,
+    /// The result for one place more, with what is kept of those before.
+    Decode,
 }
 
 impl Pass {
-    /// Both, in the order they are shown.
-    pub const ALL: [Self; 2] = [Self::Forward, Self::Train];
+    /// All, in the order they are shown.
+    pub const ALL: [Self; 3] = [Self::Forward, Self::Train, Self::Decode];
 
     /// The word people write.
     pub fn word(self) -> &'static str {
         match self {
             Self::Forward => "forward",
             Self::Train => "train",
+            Self::Decode => "decode",
         }
     }
 }
@@ -123,11 +126,26 @@ impl Case {
             }
             _ => found,
         };
-        Ok(Self {
+        Ok(Self::new(subject, problem, pass))
+    }
+
+    /// The case of a problem, with as many key and value heads as its subject has.
+    pub fn new(subject: Subject, problem: Problem, pass: Pass) -> Self {
+        let kv_heads = match subject {
+            Subject::Matmul => None,
+            Subject::Mechanism(mechanism) => {
+                MechanismConfig::from(mechanism).kv_heads(problem.heads)
+            }
+        };
+        let kv_heads = kv_heads.unwrap_or(problem.kv_heads);
+        Self {
             subject,
-            problem,
+            problem: Problem {
+                kv_heads,
+                ..problem
+            },
             pass,
-        })
+        }
     }
 
     /// Floating-point operations of its matmuls, over the pairs that see each other.
@@ -142,7 +160,7 @@ impl Case {
                     None => 0.0,
                 };
                 match self.pass {
-                    Pass::Forward => forward,
+                    Pass::Forward | Pass::Decode => forward,
                     // The backward pass does five matmuls where the forward pass does two.
                     Pass::Train => 3.5 * forward,
                 }
@@ -161,7 +179,10 @@ impl Case {
     pub fn is_possible(&self) -> bool {
         match self.subject {
             Subject::Matmul => true,
-            Subject::Mechanism(mechanism) => self.given_to(mechanism).is_some(),
+            Subject::Mechanism(mechanism) => {
+                let decodes = MechanismConfig::from(mechanism).can_decode();
+                self.given_to(mechanism).is_some() && (decodes || self.pass != Pass::Decode)
+            }
         }
     }
 
@@ -175,7 +196,7 @@ impl Case {
         let context = numbers(problem.context_shape());
         let count = match (self.subject, self.pass) {
             (Subject::Matmul, _) => 3 * numbers([1, 1, problem.seq_k, problem.seq_k]),
-            (_, Pass::Forward) => inputs + context,
+            (_, Pass::Forward | Pass::Decode) => inputs + context,
             // The upstream gradient is an input too.
             (_, Pass::Train) => 2 * inputs + 2 * context,
         };

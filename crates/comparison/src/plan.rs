@@ -43,7 +43,7 @@ impl Suite {
             Self::Attention => {
                 "a causal layer over n positions; with --full also one that sees everything"
             }
-            Self::Decode => "one query against n keys",
+            Self::Decode => "one place more after n - 1 that are kept: the time of a token",
             Self::Models => "whole models (none yet)",
             Self::All => "every suite",
         }
@@ -102,7 +102,7 @@ pub struct Selection {
     pub problems: Vec<String>,
     /// Lengths; none named is the extent's.
     pub lengths: Vec<usize>,
-    /// The passes; none named is both.
+    /// The passes; none named is those of each problem.
     pub passes: Vec<Pass>,
     /// How much time there is.
     pub extent: Extent,
@@ -135,18 +135,18 @@ impl Selection {
     /// [`PlanError`] when a problem is unknown or nothing is left.
     pub fn cases(&self) -> Result<Vec<Case>, PlanError> {
         let mechanisms = some_or(&self.mechanisms, &Mechanism::ALL);
-        let passes = some_or(&self.passes, &Pass::ALL);
         let mut cases = Vec::new();
         for problem in self.sized_problems()? {
-            for &pass in passes {
-                // Nobody trains on a single query.
-                if pass == Pass::Train && problem.seq_q == 1 && self.problems.is_empty() {
+            for &pass in some_or(&self.passes, passes_of(&problem)) {
+                // Only what comes after others is decoded, and nobody trains on it, unless
+                // it was asked for by name.
+                let is_usual = passes_of(&problem).contains(&pass);
+                let is_asked_for = pass != Pass::Decode && !self.problems.is_empty();
+                if !is_usual && !is_asked_for {
                     continue;
                 }
-                let each = mechanisms.iter().map(|&mechanism| Case {
-                    subject: Subject::Mechanism(mechanism),
-                    problem: problem.clone(),
-                    pass,
+                let each = mechanisms.iter().map(|&mechanism| {
+                    Case::new(Subject::Mechanism(mechanism), problem.clone(), pass)
                 });
                 cases.extend(each.filter(|case| case.is_possible() && !self.is_too_slow(case)));
             }
@@ -196,6 +196,14 @@ impl Selection {
             }
         }
         Ok(sized)
+    }
+}
+
+/// The passes of a problem.
+fn passes_of(problem: &Problem) -> &'static [Pass] {
+    match problem.seq_q {
+        1 => &[Pass::Decode],
+        _ => &[Pass::Forward, Pass::Train],
     }
 }
 
@@ -315,7 +323,9 @@ mod tests {
             ..Selection::default()
         };
         let cases = decode.cases().expect("decode has cases");
-        assert!(cases.iter().all(|case| case.pass == Pass::Forward));
+        assert!(cases.iter().all(|case| case.pass == Pass::Decode));
+        let subjects: Vec<&str> = cases.iter().map(|case| case.subject.word()).collect();
+        assert!(subjects.contains(&"linear") && !subjects.contains(&"bigbird"));
         let nothing = Selection {
             passes: vec![Pass::Train],
             ..decode

@@ -11,7 +11,7 @@ use serde::Serialize;
 use zoo_testkit::{Mask, Problem};
 use zoo_words::Dtype;
 
-use crate::case::{Case, queries_to_check};
+use crate::case::{Case, Pass, queries_to_check};
 
 /// What PyTorch is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +94,11 @@ impl PyTorch {
             )));
         }
         let folder = self.inputs_of(&case.problem)?;
+        let pass = match case.pass {
+            // One query with all keys: it has no other way.
+            Pass::Decode => Pass::Forward,
+            other => other,
+        };
         let mut command = Command::new(&self.python);
         command
             .arg(&self.script)
@@ -102,7 +107,7 @@ impl PyTorch {
             .args(["--device", self.device])
             .args(["--dtype", dtype.word()])
             .args(["--way", way.word()])
-            .args(["--pass", case.pass.word()])
+            .args(["--pass", pass.word()])
             .envs(self.environment.iter().map(|(name, value)| (name, value)));
         Ok(command)
     }
@@ -128,7 +133,9 @@ impl PyTorch {
         }
         // Square causal attention is the one mask PyTorch has a word for.
         let causal = problem.mask == Mask::Causal && problem.seq_q == problem.seq_k;
-        let dense_mask = !causal && problem.mask != Mask::Full;
+        // The last place sees everything.
+        let is_last = problem.mask == Mask::Causal && problem.seq_q == 1;
+        let dense_mask = !causal && !is_last && problem.mask != Mask::Full;
         if dense_mask {
             let hidden: Vec<u8> = problem.hidden().into_iter().map(u8::from).collect();
             write(&partial.join("hidden"), &hidden)?;

@@ -7,6 +7,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use zoo_testkit::find;
 use zoo_words::Dtype;
 
 use crate::case::{Case, Fault};
@@ -130,6 +131,11 @@ impl Comparison {
             let Some(pytorch) = &self.pytorch else {
                 continue;
             };
+            // Where a mechanism has fewer key and value heads, it is held against the same
+            // as those that have all.
+            if find(case.problem.name).is_none_or(|own| own.kv_heads != case.problem.kv_heads) {
+                continue;
+            }
             // Once for all mechanisms that solve this problem.
             let same = |other: &Case| other.problem == case.problem && other.pass == case.pass;
             if !self.cases[at + 1..].iter().any(same) {

@@ -1,6 +1,6 @@
 //! One problem through one mechanism, judged by the oracle.
 
-use burn::tensor::{DType, Device};
+use burn::tensor::{DType, Device, Tensor};
 use zoo_attention::{MechanismConfig, RandomFeatures, drawn_matrix, drawn_vector};
 use zoo_testkit::{Formula, Mismatch, Parameter, Precision, Problem, solve_for};
 
@@ -95,14 +95,31 @@ pub fn judge_forward(
     tensors: &Tensors,
     queries: &[usize],
 ) -> Result<Errors, Mismatch> {
+    judge_context(
+        mechanism,
+        problem,
+        tensors,
+        queries,
+        tensors.attend(mechanism),
+    )
+}
+
+/// [`judge_forward`] for a result that is there already.
+///
+/// # Errors
+///
+/// As there.
+pub fn judge_context(
+    mechanism: &MechanismConfig,
+    problem: &Problem,
+    tensors: &Tensors,
+    queries: &[usize],
+    context: Tensor<4>,
+) -> Result<Errors, Mismatch> {
     let problem = &given(mechanism, problem);
     let answer = solve_for(problem, &tensors.inputs(), queries);
     let tolerance = precision(tensors).forward(answer.largest_score);
-    let context = rows(
-        &numbers(tensors.attend(mechanism)),
-        queries,
-        problem.d_value,
-    );
+    let context = rows(&numbers(context), queries, problem.d_value);
     let error = tolerance.check("context", &context, &answer.context)?;
     Ok(Errors {
         context: error,

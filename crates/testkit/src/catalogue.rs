@@ -224,7 +224,7 @@ pub fn catalogue() -> Vec<Problem> {
             },
             ..Problem::new("layer-window", [1, 8, 160, 160, 64])
         },
-        Problem::new("decode-step", [8, 8, 1, 256, 64]),
+        causal("decode-step", [1, 8, 1, 256, 64]),
         // Sizes of real layers.
         Problem {
             mask: Mask::KeyLengths(vec![128, 77]),

@@ -76,6 +76,10 @@ impl Problem {
         };
         match *mechanism {
             MechanismConfig::Standard | MechanismConfig::Flash => Some(problem),
+            MechanismConfig::MultiQuery | MechanismConfig::GroupedQuery { .. } => {
+                let is_its_own = mechanism.kv_heads(self.heads) == Some(self.kv_heads);
+                is_its_own.then_some(problem)
+            }
             MechanismConfig::Dot => Some(Self {
                 scale: Some(self.scale.unwrap_or(1.0)),
                 ..problem

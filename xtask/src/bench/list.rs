@@ -48,7 +48,7 @@ pub(super) fn everything() -> String {
     );
     group(
         "--pass",
-        words(&[Pass::Forward.word(), Pass::Train.word(), "both"]),
+        words(&[&Pass::ALL.map(Pass::word)[..], &["both"]].concat()),
     );
     group("--dtype", words(&Dtype::ALL.map(Dtype::word)));
     group("--vs", words(&["pytorch"]));

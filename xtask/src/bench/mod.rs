@@ -128,6 +128,9 @@ struct Measure {
 enum Passes {
     Forward,
     Train,
+    /// One place more, with what is kept of those before
+    Decode,
+    /// Those of each problem: forward and train, or decode
     #[default]
     Both,
 }
@@ -247,6 +250,7 @@ impl Measure {
             passes: match self.pass {
                 Passes::Forward => vec![Pass::Forward],
                 Passes::Train => vec![Pass::Train],
+                Passes::Decode => vec![Pass::Decode],
                 Passes::Both => vec![],
             },
             extent: self.extent(),

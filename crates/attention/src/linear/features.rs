@@ -66,11 +66,16 @@ impl FeatureMap {
 
     /// What queries and keys are multiplied by, each.
     pub(super) fn scale(self, scale: Option<f64>, shape: &AttentionShape) -> [f64; 2] {
+        self.scale_or(scale, shape.default_scale())
+    }
+
+    /// The same, where products are usually multiplied by `usual`.
+    pub(super) fn scale_or(self, scale: Option<f64>, usual: f64) -> [f64; 2] {
         match self {
             // There is no score to be kept small: as they are, unless said otherwise.
             Self::Elu1 | Self::Relu => [scale.unwrap_or(1.0), 1.0],
             Self::FavorPlus(_) => {
-                let scale = scale.unwrap_or(shape.default_scale());
+                let scale = scale.unwrap_or(usual);
                 let root = scale.abs().sqrt();
                 [root.copysign(scale), root]
             }
@@ -116,9 +121,9 @@ impl FeatureMap {
         sight.clear(features)
     }
 
-    /// The features of one key of each head, and the logarithm of what they were divided
+    /// The features of new keys, and the logarithm of what those of a head were divided
     /// by, where that is a choice.
-    pub(super) fn of_one_key(
+    pub(super) fn of_new_keys(
         self,
         key: Tensor<4>,
         [_, scale]: [f64; 2],
@@ -129,7 +134,7 @@ impl FeatureMap {
             Self::Relu => (activation::relu(key).add_scalar(RELU_FLOOR), None),
             Self::FavorPlus(random) => {
                 let exponents = random.exponents(key);
-                let most = exponents.clone().detach().max_dim(3); // [batch, kv_heads, 1, 1]
+                let most = exponents.clone().detach().max_dim(3).max_dim(2); // [batch, kv_heads, 1, 1]
                 ((exponents - most.clone()).exp(), Some(most))
             }
         }

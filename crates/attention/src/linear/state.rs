@@ -1,6 +1,8 @@
 //! Linear attention as a recurrence: what was seen is one matrix, however much it was.
 
-use burn::tensor::Tensor;
+use std::ops::Range;
+
+use burn::tensor::{Tensor, TensorData};
 
 use super::features::FeatureMap;
 use super::mean;
@@ -64,54 +66,58 @@ impl LinearState {
         value: Tensor<4>,
         scale: Option<f64>,
     ) -> Tensor<4> {
-        let op = "a step of linear attention";
-        let shape = AttentionShape::of(op, &query, &key, &value);
-        check(op, [query.dtype(), key.dtype(), value.dtype()]);
+        let shape = AttentionShape::of(OP, &query, &key, &value);
+        check(OP, [query.dtype(), key.dtype(), value.dtype()]);
         assert!(
             [shape.seq_q, shape.seq_k] == [1, 1],
-            "{op}: one place at a time, got {} queries and {} keys",
+            "{OP}: one place at a time, got {} queries and {} keys",
             shape.seq_q,
             shape.seq_k
         );
+        self.extend(key, value, scale);
+        self.attend(query, scale)
+    }
+
+    /// Takes keys and values in.
+    ///
+    /// # Shapes
+    ///
+    /// - key: `[batch, kv_heads, new, d_head]`
+    /// - value: `[batch, kv_heads, new, d_value]`
+    ///
+    /// # Panics
+    ///
+    /// If the tensors do not fit together, or their sizes changed since the first.
+    pub fn extend(&mut self, key: Tensor<4>, value: Tensor<4>, scale: Option<f64>) {
+        // As if each key asked: a query has its sizes.
+        let shape = AttentionShape::of(OP, &key, &key, &value);
+        check(OP, [key.dtype(), key.dtype(), value.dtype()]);
         if let Some(features) = self.features {
-            features.check(op);
+            features.check(OP);
         }
         if let Some(decays) = &self.decays {
             assert!(
                 decays.len() == shape.kv_heads,
-                "{op}: a decay must be given for each of the {} key and value heads, got {}",
+                "{OP}: a decay must be given for each of the {} key and value heads, got {}",
                 shape.kv_heads,
                 decays.len()
             );
         }
-        let stored = query.dtype();
-        let [query, key, value] = [query, key, value].map(widen);
-        let AttentionShape {
-            batch,
-            heads,
-            kv_heads,
-            d_value,
-            ..
-        } = shape;
-        let (query, key, value, key_shift) = match self.features {
+        let [key, value] = [key, value].map(widen);
+        let (key, value, key_shift) = match self.features {
             Some(features) => {
-                let scale = features.scale(scale, &shape);
-                let query = features.of_queries(query, scale);
-                let (key, shift) = features.of_one_key(key, scale);
+                let (key, shift) = features.of_new_keys(key, features.scale(scale, &shape));
                 let ones = value.clone().slice_dim(3, 0..1).ones_like();
-                (query, key, Tensor::cat(vec![value, ones], 3), shift)
+                (key, Tensor::cat(vec![value, ones], 3), shift)
             }
-            None => {
-                let scale = scale.unwrap_or(shape.default_scale());
-                (query.mul_scalar(scale), key, value, None)
-            }
+            None => (self.faded(key), value, None),
         };
         let mut added = key.swap_dims(2, 3).matmul(value); // [batch, kv_heads, features, width]
         let mut sums = self.sums.take();
         if let Some(before) = &sums {
             assert!(
                 before.dims() == added.dims(),
-                "{op}: its sizes must be those of the first, a state of {:?}, got {:?}",
+                "{OP}: its sizes must be those of the first, a state of {:?}, got {:?}",
                 before.dims(),
                 added.dims()
             );
@@ -127,27 +133,84 @@ impl LinearState {
                 self.shift = Some(key_shift);
             }
         }
-        let sums = match (sums, &self.decays) {
+        self.sums = Some(match (sums, &self.decays) {
             (None, _) => added,
             (Some(before), None) => before + added,
-            (Some(before), Some(decays)) => {
-                let decays: Vec<f32> = decays.iter().map(|&decay| decay as f32).collect();
-                let data = burn::tensor::TensorData::new(decays, [1, kv_heads, 1, 1]);
-                let options = (&before.device(), before.dtype());
-                before.clone() * Tensor::from_data(data, options) + added
+            (Some(before), Some(_)) => {
+                let faded = self.fading(shape.seq_k..shape.seq_k + 1, &before);
+                before * faded + added
             }
+        });
+    }
+
+    /// Attends to all keys there were.
+    ///
+    /// # Shapes
+    ///
+    /// - query: `[batch, heads, seq_q, d_head]`
+    /// - result: `[batch, heads, seq_q, d_value]`
+    ///
+    /// # Panics
+    ///
+    /// If there were none, or the query does not fit to them.
+    pub fn attend(&self, query: Tensor<4>, scale: Option<f64>) -> Tensor<4> {
+        let stored = query.dtype();
+        let query = widen(query);
+        let Some(sums) = self.sums.clone() else {
+            panic!("{OP}: there must be a key before there is a query");
         };
-        self.sums = Some(sums.clone());
+        let [batch, heads, seq_q, d_head] = query.dims();
+        let [own_batch, kv_heads, own_features, width] = sums.dims();
+        assert!(
+            batch == own_batch && heads.is_multiple_of(kv_heads),
+            "{OP}: a query of batch = {own_batch} and a multiple of {kv_heads} heads, got {batch} \
+             and {heads}"
+        );
+        let usual = 1.0 / (d_head as f64).sqrt();
+        let query = match self.features {
+            Some(features) => features.of_queries(query, features.scale_or(scale, usual)),
+            None => query.mul_scalar(scale.unwrap_or(usual)),
+        };
         let [.., features] = query.dims();
-        let [.., width] = sums.dims();
+        assert!(
+            features == own_features,
+            "{OP}: a query must have {own_features} features like the keys, got {features}"
+        );
+        // Heads that share a key and value head are one longer list of queries to it.
         let result = query
-            .reshape([batch, kv_heads, shape.group(), features])
+            .reshape([batch, kv_heads, heads / kv_heads * seq_q, features])
             .matmul(sums)
-            .reshape([batch, heads, 1, width]);
+            .reshape([batch, heads, seq_q, width]);
         let context = match self.features {
-            Some(_) => mean(result, d_value),
+            Some(_) => mean(result, width - 1),
             None => result,
         };
         narrow(context, stored)
     }
+
+    /// Keys as far as they count once the last of them is there.
+    fn faded(&self, key: Tensor<4>) -> Tensor<4> {
+        let [_, _, new, _] = key.dims();
+        if new == 1 {
+            return key;
+        }
+        let faded = self.fading(0..new, &key).flip([2]);
+        key * faded
+    }
+
+    /// What is left after so many steps: `[1, kv_heads, steps, 1]`.
+    fn fading(&self, steps: Range<usize>, like: &Tensor<4>) -> Tensor<4> {
+        let decays = self.decays.as_deref().unwrap_or_default();
+        let shape = [1, decays.len(), steps.len(), 1];
+        let powers: Vec<f32> = decays
+            .iter()
+            .flat_map(|decay| steps.clone().map(|step| decay.powf(step as f64) as f32))
+            .collect();
+        Tensor::from_data(
+            TensorData::new(powers, shape),
+            (&like.device(), like.dtype()),
+        )
+    }
 }
+
+const OP: &str = "a step of linear attention";

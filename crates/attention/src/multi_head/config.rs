@@ -26,7 +26,8 @@ pub struct MultiHeadAttentionConfig {
     /// The mechanism and its sizes. Default: flash.
     #[config(default = "MechanismConfig::Flash")]
     pub mechanism: MechanismConfig,
-    /// Key and value heads, shared by as many query heads each; `None` is one for each.
+    /// Key and value heads, shared by as many query heads each; `None` is as many as the
+    /// mechanism says, else one for each.
     pub kv_heads: Option<usize>,
     /// Numbers in a head; `None` is `d_model / heads`.
     pub d_head: Option<usize>,
@@ -97,6 +98,16 @@ pub enum MultiHeadError {
         heads: usize,
         /// Key and value heads.
         kv_heads: usize,
+    },
+    /// The mechanism has another number of key and value heads.
+    #[error("kv_heads = {kv_heads} was given to mechanism {mechanism}, which has {own} of them")]
+    KvHeadsOfMechanism {
+        /// Those that were given.
+        kv_heads: usize,
+        /// The mechanism.
+        mechanism: Mechanism,
+        /// Those it has.
+        own: usize,
     },
     /// A head of odd size cannot be turned.
     #[error("rotary positions turn pairs of numbers: d_head = {d_head} must be even")]
@@ -180,7 +191,8 @@ impl MultiHeadAttentionConfig {
     fn check(&self) -> Result<(usize, usize), MultiHeadError> {
         let heads = self.heads;
         let sizes = [("d_model", self.d_model), ("heads", heads)];
-        let kv_heads = self.kv_heads.unwrap_or(heads);
+        let own = self.mechanism.kv_heads(heads);
+        let kv_heads = self.kv_heads.or(own).unwrap_or(heads);
         for (name, size) in sizes.into_iter().chain([("kv_heads", kv_heads)]) {
             range(name, "at least 1", size as f64, size > 0)?;
         }
@@ -197,6 +209,14 @@ impl MultiHeadAttentionConfig {
         range("d_head", "at least 1", d_head as f64, d_head > 0)?;
         if !heads.is_multiple_of(kv_heads) {
             return Err(MultiHeadError::KvHeads { heads, kv_heads });
+        }
+        if let Some(own) = own.filter(|own| *own != kv_heads) {
+            let mechanism = self.mechanism.mechanism();
+            return Err(MultiHeadError::KvHeadsOfMechanism {
+                kv_heads,
+                mechanism,
+                own,
+            });
         }
         if matches!(self.positions, Positions::Rotary { .. }) && !d_head.is_multiple_of(2) {
             return Err(MultiHeadError::OddHead { d_head });
@@ -319,7 +339,23 @@ mod tests {
                 .with_temperature(2.0),
             "mechanism retention has no scores or weights for temperature to change",
         );
+        refused(
+            new(16, 8)
+                .with_mechanism(Mechanism::MultiQuery.into())
+                .with_kv_heads(Some(2)),
+            "kv_heads = 2 was given to mechanism multi-query, which has 1 of them",
+        );
         refused(new(8, 0), "heads must be at least 1, got 0");
+    }
+
+    #[test]
+    fn a_mechanism_may_say_how_many_heads_share_keys() {
+        let of = |mechanism: Mechanism| {
+            let config = MultiHeadAttentionConfig::new(16, 8).with_mechanism(mechanism.into());
+            config.check()
+        };
+        assert_eq!(of(Mechanism::MultiQuery), Ok((1, 2)));
+        assert_eq!(of(Mechanism::GroupedQuery), Ok((2, 2)));
     }
 
     #[test]

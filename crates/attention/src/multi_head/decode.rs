@@ -1,36 +1,20 @@
-//! One place after the other: what a layer keeps between them, and its steps.
+//! A layer one place after the other, and memory that is projected once.
 
 use burn::tensor::Tensor;
 
-use super::{MultiHeadAttention, Positions};
-use crate::Pattern;
-use crate::cache::KvCache;
-use crate::linear::{FeatureMap, LinearState, RandomFeatures, retention_decays};
-use crate::mechanism::{Mechanism, MechanismConfig};
+use super::MultiHeadAttention;
+use crate::linear::{FeatureMap, LinearState, RandomFeatures};
+use crate::mechanism::MechanismConfig;
+use crate::{CannotDecode, DecodeCache, Pattern};
 
-/// What a layer keeps of the places before.
+/// Keys and values of what is attended to from elsewhere, an encoder's result mostly:
+/// computed once, for all steps of a decoder. Made by [`MultiHeadAttention::remember`].
 #[derive(Debug, Clone)]
-pub struct DecodeCache {
-    mechanism: MechanismConfig,
-    inside: Inside,
-}
-
-#[derive(Debug, Clone)]
-enum Inside {
-    /// Keys and values, seen by the mechanism's own pattern.
-    Places(KvCache),
-    /// Those that a window still shows, all of them seen.
-    Window(KvCache),
-    /// One matrix, however many there were.
-    State { state: LinearState, places: usize },
-}
-
-/// A mechanism that cannot be computed one place after the other.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("mechanism {mechanism} cannot decode: what a place sees depends on how many there will be")]
-pub struct CannotDecode {
-    /// The mechanism.
-    pub mechanism: Mechanism,
+pub struct Memory {
+    key: Tensor<4>,
+    value: Tensor<4>,
+    /// All of it in one matrix, where the mechanism needs no more.
+    state: Option<LinearState>,
 }
 
 impl MultiHeadAttention {
@@ -40,32 +24,32 @@ impl MultiHeadAttention {
     ///
     /// [`CannotDecode`] if the mechanism cannot go place by place.
     pub fn decode_cache(&self, capacity: usize) -> Result<DecodeCache, CannotDecode> {
-        let state = |state| Inside::State { state, places: 0 };
-        let inside = match self.mechanism {
-            MechanismConfig::BigBird { .. } | MechanismConfig::Strided { stride: None } => {
-                let mechanism = self.mechanism.mechanism();
-                return Err(CannotDecode { mechanism });
-            }
-            // Distances are told by places, which a ring forgets.
-            MechanismConfig::SlidingWindow { window } if self.positions != Positions::Alibi => {
-                Inside::Window(KvCache::ring(window.saturating_add(1)))
-            }
-            MechanismConfig::Linear { features } => {
-                state(LinearState::of_features(features.into()))
-            }
-            MechanismConfig::Performer { features, seed } => {
-                let features = FeatureMap::FavorPlus(RandomFeatures::new(features, seed));
-                state(LinearState::of_features(features))
-            }
-            MechanismConfig::Retention => {
-                state(LinearState::of_retention(retention_decays(self.kv_heads)))
-            }
-            _ => Inside::Places(KvCache::new(capacity)),
-        };
-        Ok(DecodeCache {
-            mechanism: self.mechanism.clone(),
-            inside,
-        })
+        DecodeCache::new(self.mechanism.clone(), capacity)
+    }
+
+    /// The first places of a sequence, all at once: what
+    /// [`forward`](MultiHeadAttention::forward) gives causally, and the cache is ready for
+    /// the next.
+    ///
+    /// # Shapes
+    ///
+    /// - places: `[batch, seq, d_model]`
+    /// - result: `[batch, seq, d_model]`
+    ///
+    /// # Panics
+    ///
+    /// If the cache is not empty, or another mechanism's.
+    pub fn prefill(&self, places: Tensor<3>, cache: &mut DecodeCache) -> Tensor<3> {
+        self.check_cache(cache);
+        assert!(
+            cache.is_empty(),
+            "multi-head attention: a cache is filled from the first place on, this one has {}",
+            cache.len()
+        );
+        let (query, key, value) = self.projected([places.clone(), places.clone(), places], [0, 0]);
+        let options = self.options(&query, Pattern::Causal);
+        cache.extend(key.clone(), value.clone(), &options);
+        self.joined(self.attended(query, key, value, &options))
     }
 
     /// Attends from one new place to itself and all before, as
@@ -86,36 +70,75 @@ impl MultiHeadAttention {
             new == 1,
             "multi-head attention: a step is one place, got {new}"
         );
-        assert!(
-            cache.mechanism == self.mechanism,
-            "multi-head attention: a cache of {} was given to {}",
-            cache.mechanism.mechanism(),
-            self.mechanism.mechanism()
+        self.check_cache(cache);
+        let at = cache.len() as i64;
+        let (query, key, value) = self.projected([place.clone(), place.clone(), place], [at; 2]);
+        let options = self.options(&query, Pattern::Causal);
+        let context = cache.step_by(
+            [query, key, value],
+            &options,
+            |[query, key, value], options| self.attended(query, key, value, options),
         );
-        let first = match &cache.inside {
-            Inside::Places(cache) | Inside::Window(cache) => cache.len(),
-            Inside::State { places, .. } => *places,
+        self.joined(context)
+    }
+
+    /// The keys and values of what is attended to again and again.
+    ///
+    /// # Shapes
+    ///
+    /// - key, value: `[batch, seq_k, d_model]`
+    pub fn remember(&self, key: Tensor<3>, value: Tensor<3>) -> Memory {
+        let (key, value) = self.projected_keys(key, value, 0);
+        let features = match self.mechanism {
+            MechanismConfig::Linear { features } => Some(features.into()),
+            MechanismConfig::Performer { features, seed } => {
+                Some(FeatureMap::FavorPlus(RandomFeatures::new(features, seed)))
+            }
+            _ => None,
         };
-        let (query, key, value) =
-            self.projected([place.clone(), place.clone(), place], [first as i64; 2]);
-        let context = match &mut cache.inside {
-            Inside::Places(cache) => {
-                let [key, value] = cache.append(key, value);
-                let options = self.options(&query, Pattern::Causal);
+        let state = features.map(|features| {
+            let mut state = LinearState::of_features(features);
+            let scale = self.options(&key, Pattern::Full).scale;
+            state.extend(key.clone(), value.clone(), scale);
+            state
+        });
+        Memory { key, value, state }
+    }
+
+    /// Attends to a memory, as [`forward`](MultiHeadAttention::forward) does to what it was
+    /// made of.
+    ///
+    /// Places are counted as there, the last query level with the last key: so with
+    /// positions, rotary or ALiBi, a query alone is not what it is among others.
+    ///
+    /// # Shapes
+    ///
+    /// - query: `[batch, seq_q, d_model]`
+    /// - result: `[batch, seq_q, d_model]`
+    ///
+    /// # Panics
+    ///
+    /// As there.
+    pub fn recall(&self, query: Tensor<3>, memory: &Memory, pattern: Pattern) -> Tensor<3> {
+        let first = memory.key.dims()[2] as i64 - query.dims()[1] as i64;
+        let query = self.projected_queries(query, first);
+        let options = self.options(&query, pattern);
+        let context = match (&memory.state, &options.pattern) {
+            (Some(state), Pattern::Full) => state.attend(query, options.scale),
+            _ => {
+                let (key, value) = (memory.key.clone(), memory.value.clone());
                 self.attended(query, key, value, &options)
-            }
-            Inside::Window(cache) => {
-                let [key, value] = cache.append(key, value);
-                // All that are kept are seen.
-                let options = self.options(&query, Pattern::Full);
-                crate::flash(query, key, value, &options)
-            }
-            Inside::State { state, places } => {
-                *places += 1;
-                let scale = self.options(&query, Pattern::Causal).scale;
-                state.step(query, key, value, scale)
             }
         };
         self.joined(context)
+    }
+
+    fn check_cache(&self, cache: &DecodeCache) {
+        assert!(
+            *cache.mechanism() == self.mechanism,
+            "multi-head attention: a cache of {} was given to {}",
+            cache.mechanism().mechanism(),
+            self.mechanism.mechanism()
+        );
     }
 }

@@ -20,7 +20,7 @@ use burn::nn::{Dropout as DropoutLayer, Linear, RmsNorm};
 use burn::tensor::Tensor;
 
 pub use self::config::{MultiHeadAttentionConfig, MultiHeadError, Positions};
-pub use self::decode::{CannotDecode, DecodeCache};
+pub use self::decode::Memory;
 use crate::counter::mix;
 use crate::mechanism::{MechanismConfig, attend};
 use crate::positions::rotate;
@@ -179,28 +179,43 @@ impl MultiHeadAttention {
         [query, key, value]: [Tensor<3>; 3],
         [first_query, first_key]: [i64; 2],
     ) -> (Tensor<4>, Tensor<4>, Tensor<4>) {
-        let split = |tensor: Tensor<3>, heads: usize| {
-            let [batch, seq, _] = tensor.dims();
-            tensor
-                .reshape([batch, seq, heads, self.d_head])
-                .swap_dims(1, 2) // [batch, heads, seq, d_head]
-        };
-        let query = split(self.query.forward(query), self.heads);
-        let key = split(self.key.forward(key), self.kv_heads);
-        let value = split(self.value.forward(value), self.kv_heads);
-        let normal = |norm: &Option<RmsNorm>, tensor: Tensor<4>| match norm {
+        let (key, value) = self.projected_keys(key, value, first_key);
+        (self.projected_queries(query, first_query), key, value)
+    }
+
+    fn projected_queries(&self, query: Tensor<3>, first: i64) -> Tensor<4> {
+        let query = self.split(self.query.forward(query), self.heads);
+        self.placed(query, &self.query_norm, first)
+    }
+
+    fn projected_keys(
+        &self,
+        key: Tensor<3>,
+        value: Tensor<3>,
+        first: i64,
+    ) -> (Tensor<4>, Tensor<4>) {
+        let key = self.split(self.key.forward(key), self.kv_heads);
+        let value = self.split(self.value.forward(value), self.kv_heads);
+        (self.placed(key, &self.key_norm, first), value)
+    }
+
+    /// `[batch, seq, heads * d_head]` as `[batch, heads, seq, d_head]`.
+    fn split(&self, tensor: Tensor<3>, heads: usize) -> Tensor<4> {
+        let [batch, seq, _] = tensor.dims();
+        tensor
+            .reshape([batch, seq, heads, self.d_head])
+            .swap_dims(1, 2)
+    }
+
+    /// Normalised and turned, where that was asked for, from this place on.
+    fn placed(&self, tensor: Tensor<4>, norm: &Option<RmsNorm>, first: i64) -> Tensor<4> {
+        let tensor = match norm {
             Some(norm) => norm.forward(tensor),
             None => tensor,
         };
-        let query = normal(&self.query_norm, query);
-        let key = normal(&self.key_norm, key);
         match self.positions {
-            Positions::Rotary { theta } => (
-                rotate(query, first_query, theta),
-                rotate(key, first_key, theta),
-                value,
-            ),
-            Positions::None | Positions::Alibi => (query, key, value),
+            Positions::Rotary { theta } => rotate(tensor, first, theta),
+            Positions::None | Positions::Alibi => tensor,
         }
     }
 

@@ -22,6 +22,11 @@ pub enum Body {
 }
 
 impl Body {
+    /// Whether it is one of the kernels for CPUs.
+    pub fn is_cpu(self) -> bool {
+        matches!(self, Self::CpuAvx512 | Self::CpuAvx2 | Self::CpuPortable)
+    }
+
     /// How it is called in tables and logs.
     pub fn word(self) -> &'static str {
         match self {

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use burn::backend::tensor::{BoolTensor, FloatTensor};
 use burn::backend::{Backend, TensorMetadata};
 
-use super::cpu::{self, Call, Upstream};
+use super::cpu::{self, Call, Heads, Upstream};
 use super::ops::{Arrived, Bias, InputGradients, MoreHidden, Saved, TiledSettings};
 use super::sight::Sights;
 use super::spread::Spread;
@@ -15,6 +15,9 @@ use super::spread::Spread;
 pub(super) trait Host: Backend {
     /// The numbers of a tensor, row by row; copied only if they do not lie so.
     fn numbers(tensor: &FloatTensor<Self>) -> Cow<'_, [f32]>;
+    /// All numbers from the first of a tensor to its last, and how far apart neighbours
+    /// along each dimension are; `None` where that is backwards or not known.
+    fn strided(tensor: &FloatTensor<Self>) -> Option<(&[f32], [usize; 4])>;
     /// A bool tensor as bytes, zero for false, likewise.
     fn bytes(tensor: &BoolTensor<Self>) -> Cow<'_, [u8]>;
     /// A tensor of these numbers.
@@ -75,6 +78,31 @@ pub(super) fn backward<B: Host>(
     }
 }
 
+/// Numbers head by head, and from one to the next; copied only if rows do not lie side by
+/// side. The first rows of a larger room, as a cache gives them, are not copied.
+fn heads<B: Host>(tensor: &FloatTensor<B>) -> (Cow<'_, [f32]>, usize) {
+    let [batch, heads, rows, width] = tensor.shape().dims();
+    if let Some((numbers, strides)) = B::strided(tensor) {
+        // A stride along a dimension of one leads nowhere.
+        let is = |dim: usize, stride: usize| {
+            [batch, heads, rows, width][dim] == 1 || strides[dim] == stride
+        };
+        let apart = match heads {
+            1 => strides[0],
+            _ => strides[1],
+        };
+        let apart = if batch * heads == 1 {
+            rows * width
+        } else {
+            apart
+        };
+        if is(0, heads * apart) && is(2, width) && is(3, 1) && apart >= rows * width {
+            return (Cow::Borrowed(numbers), apart);
+        }
+    }
+    (B::numbers(tensor), rows * width)
+}
+
 /// The call that these tensors are, for the CPU body.
 fn with_call<B: Host, R>(
     [query, key, value]: [&FloatTensor<B>; 3],
@@ -97,6 +125,7 @@ fn with_call<B: Host, R>(
             .as_ref()
             .map(|(bytes, dims)| Spread::new(bytes.as_ref(), *dims)),
     };
+    let ((key, key_apart), (value, value_apart)) = (heads::<B>(key), heads::<B>(value));
     work(&Call {
         shape: settings.shape,
         plan: &cpu::plan(settings),
@@ -109,9 +138,24 @@ fn with_call<B: Host, R>(
             .map(|(numbers, dims)| Spread::new(numbers.as_ref(), *dims)),
         dropout: settings.dropout,
         query: &B::numbers(query),
-        key: &B::numbers(key),
-        value: &B::numbers(value),
+        key: Heads {
+            numbers: &key,
+            apart: key_apart,
+        },
+        value: Heads {
+            numbers: &value,
+            apart: value_apart,
+        },
     })
+}
+
+/// Numbers from the first to the last of a tensor.
+pub(super) fn span(dims: [usize; 4], strides: [usize; 4]) -> usize {
+    let steps = dims
+        .iter()
+        .zip(strides)
+        .map(|(dim, stride)| (dim - 1) * stride);
+    1 + steps.sum::<usize>()
 }
 
 /// The op's two halves for a host backend.
@@ -158,6 +202,17 @@ mod flex {
             }
         }
 
+        fn strided(tensor: &FlexTensor) -> Option<(&[f32], [usize; 4])> {
+            let layout = tensor.layout();
+            let mut strides = [0; 4];
+            for (into, &stride) in strides.iter_mut().zip(layout.strides()) {
+                *into = usize::try_from(stride).ok()?;
+            }
+            let count = span(tensor.shape().dims(), strides);
+            let numbers = tensor.storage().get(layout.start_offset()..)?;
+            Some((numbers.get(..count)?, strides))
+        }
+
         fn bytes(tensor: &FlexTensor) -> Cow<'_, [u8]> {
             // Its bools are bytes, whatever it calls them.
             Cow::Owned(tensor.to_contiguous().storage::<u8>().to_vec())
@@ -194,6 +249,23 @@ mod ndarray {
                     other.dtype()
                 ),
             }
+        }
+
+        fn strided(tensor: &NdArrayTensor) -> Option<(&[f32], [usize; 4])> {
+            let NdArrayTensor::F32(numbers) = tensor else {
+                return None;
+            };
+            let view = numbers.view();
+            let mut strides = [0; 4];
+            for (into, &stride) in strides.iter_mut().zip(view.strides()) {
+                *into = usize::try_from(stride).ok()?;
+            }
+            let count = span(tensor.shape().dims(), strides);
+            // SAFETY: the first number of the tensor and all up to its last are within the
+            // memory of its array, which is kept for as long as the tensor is borrowed.
+            // Nothing writes to a tensor that is an input of ours.
+            let numbers = unsafe { std::slice::from_raw_parts(view.as_ptr(), count) };
+            Some((numbers, strides))
         }
 
         fn bytes(tensor: &NdArrayTensor) -> Cow<'_, [u8]> {

@@ -97,6 +97,22 @@ impl Host for LibTorch {
         Cow::Owned(numbers)
     }
 
+    fn strided(tensor: &TchTensor) -> Option<(&[f32], [usize; 4])> {
+        let tensor = &tensor.tensor;
+        if tensor.kind() != tch::Kind::Float {
+            return None;
+        }
+        let (mut dims, mut strides) = ([0; 4], [0; 4]);
+        for (dim, (size, stride)) in tensor.size().into_iter().zip(tensor.stride()).enumerate() {
+            dims[dim] = usize::try_from(size).ok()?;
+            strides[dim] = usize::try_from(stride).ok()?;
+        }
+        let count = host::span(dims, strides);
+        // SAFETY: as for `numbers`, and all up to its last number is within its memory.
+        let numbers = unsafe { std::slice::from_raw_parts(tensor.data_ptr().cast(), count) };
+        Some((numbers, strides))
+    }
+
     fn bytes(tensor: &TchTensor) -> Cow<'_, [u8]> {
         let mut bytes = vec![0u8; tensor.tensor.numel()];
         tensor

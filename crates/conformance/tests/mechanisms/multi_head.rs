@@ -50,7 +50,8 @@ fn decodes(mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
         other => other.into(),
     };
     let config = MultiHeadAttentionConfig::new(8, 4)
-        .with_kv_heads(Some(2))
+        // Shared, unless the mechanism says how many.
+        .with_kv_heads(mechanism.kv_heads(4).is_none().then_some(2))
         .with_d_head(Some(4))
         .with_mechanism(mechanism.clone());
     for (positions, temperature) in [
@@ -94,8 +95,41 @@ fn decodes_as(
         attention.step(place, &mut cache)
     });
     let by_step = Tensor::cat(places.collect(), 1);
-    let at_once = attention.forward(x.clone(), x.clone(), x, Pattern::Causal);
-    same(by_step, at_once)
+    let at_once = attention.forward(x.clone(), x.clone(), x.clone(), Pattern::Causal);
+    same(by_step, at_once.clone())?;
+
+    // The first ones at once, then one by one; and once more the last.
+    let mut cache = attention
+        .decode_cache(1)
+        .map_err(|error| error.to_string())?;
+    let mut parts = vec![attention.prefill(x.clone().slice_dim(1, 0..5), &mut cache)];
+    for at in 5..7 {
+        parts.push(attention.step(x.clone().slice_dim(1, at..at + 1), &mut cache));
+    }
+    same(Tensor::cat(parts, 1), at_once.clone())?;
+    let last = at_once.slice_dim(1, 6..7);
+    match cache.rewind(6) {
+        Ok(()) => same(attention.step(x.slice_dim(1, 6..7), &mut cache), last),
+        // A window or a state has forgotten what there was.
+        Err(error) if forgets(mechanism) => {
+            let message = format!(
+                "a cache of {} cannot go back to 6 of 7 places",
+                mechanism.mechanism()
+            );
+            match error.to_string().starts_with(&message) && cache.len() == 7 {
+                true => Ok(()),
+                false => Err(error.to_string().into()),
+            }
+        }
+        Err(error) => Err(error.to_string().into()),
+    }
+}
+
+fn forgets(mechanism: &MechanismConfig) -> bool {
+    matches!(
+        mechanism.mechanism(),
+        Mechanism::SlidingWindow | Mechanism::Linear | Mechanism::Performer | Mechanism::Retention
+    )
 }
 
 /// Two layers, each with what goes in added to what comes out.
@@ -213,6 +247,42 @@ const TESTS: &[(&str, Test)] = &[
             same(of(&hot), of(&cool))?;
         }
         Ok(())
+    }),
+    ("memory-is-projected-once", |device| {
+        let draw =
+            |seq: usize| Tensor::<3>::random([2, seq, 12], Distribution::Normal(0.0, 1.0), device);
+        let (query, memory) = (draw(5), draw(7));
+        let padded = Pattern::key_lengths(vec![7, 4]);
+        for mechanism in Mechanism::ALL {
+            if mechanism == Mechanism::Retention {
+                continue; // it looks back, and there is no back here
+            }
+            let attention = MultiHeadAttentionConfig::new(12, 3)
+                .with_mechanism(mechanism.into())
+                .init(device);
+            let kept = attention.remember(memory.clone(), memory.clone());
+            for pattern in [Pattern::Full, padded.clone()] {
+                let (key, value) = (memory.clone(), memory.clone());
+                let want = attention.forward(query.clone(), key, value, pattern.clone());
+                same(
+                    attention.recall(query.clone(), &kept, pattern.clone()),
+                    want,
+                )
+                .map_err(|error| format!("{mechanism}: {error:?}"))?;
+            }
+        }
+        Ok(())
+    }),
+    ("a-cache-is-filled-from-the-first-place-on", |device| {
+        let attention = MultiHeadAttentionConfig::new(8, 2).init(device);
+        let mut cache = attention.decode_cache(4).map_err(|e| e.to_string())?;
+        attention.step(Tensor::zeros([1, 1, 8], device), &mut cache);
+        crate::misuses::is_refused(
+            || {
+                attention.prefill(Tensor::zeros([1, 2, 8], device), &mut cache.clone());
+            },
+            "multi-head attention: a cache is filled from the first place on, this one has 1",
+        )
     }),
     ("a-cache-of-another-mechanism-is-refused", |device| {
         let of = |mechanism: Mechanism| {

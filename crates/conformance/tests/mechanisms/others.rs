@@ -90,6 +90,11 @@ fn long_ones() -> Vec<(&'static str, MechanismConfig, Problem)> {
 
 fn mechanisms() -> Vec<(&'static str, MechanismConfig)> {
     let mechanisms = vec![
+        ("multi-query", MechanismConfig::MultiQuery),
+        (
+            "grouped-query",
+            MechanismConfig::GroupedQuery { kv_heads: Some(2) },
+        ),
         ("dot", MechanismConfig::Dot),
         ("multiplicative", MechanismConfig::Multiplicative),
         ("additive", MechanismConfig::Additive),
@@ -150,6 +155,11 @@ fn in_half_precision(
     device: &Device,
 ) -> Result<(), Failed> {
     let problem = find("causal").expect("a problem of the catalogue");
+    let kv_heads = mechanism.kv_heads(problem.heads);
+    let problem = Problem {
+        kv_heads: kv_heads.unwrap_or(problem.kv_heads),
+        ..problem
+    };
     let device = device.clone().autodiff();
     let tensors = Tensors::new(&problem, &problem.inputs(), &device).cast(dtype);
     judge_gradients(mechanism, &problem, tensors, &all_queries(&problem))?;

@@ -17,7 +17,15 @@ pub enum MechanismConfig {
     Standard,
     /// The same, tile by tile.
     Flash,
-    /// The same with products as they are.
+    /// The same, all query heads over one head of keys and values.
+    MultiQuery,
+    /// The same over a few of them.
+    GroupedQuery {
+        /// How many; none is a fourth of the query heads.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        kv_heads: Option<usize>,
+    },
+    /// Attention to products as they are.
     Dot,
     /// Products through a learned matrix.
     Multiplicative,
@@ -93,6 +101,8 @@ impl From<Mechanism> for MechanismConfig {
         match mechanism {
             Mechanism::Standard => Self::Standard,
             Mechanism::Flash => Self::Flash,
+            Mechanism::MultiQuery => Self::MultiQuery,
+            Mechanism::GroupedQuery => Self::GroupedQuery { kv_heads: None },
             Mechanism::Dot => Self::Dot,
             Mechanism::Multiplicative => Self::Multiplicative,
             Mechanism::Additive => Self::Additive,
@@ -128,6 +138,8 @@ impl MechanismConfig {
         match self {
             Self::Standard => Mechanism::Standard,
             Self::Flash => Mechanism::Flash,
+            Self::MultiQuery => Mechanism::MultiQuery,
+            Self::GroupedQuery { .. } => Mechanism::GroupedQuery,
             Self::Dot => Mechanism::Dot,
             Self::Multiplicative => Mechanism::Multiplicative,
             Self::Additive => Mechanism::Additive,
@@ -142,6 +154,25 @@ impl MechanismConfig {
         }
     }
 
+    /// Key and value heads for so many query heads, where the mechanism says how many.
+    pub fn kv_heads(&self, heads: usize) -> Option<usize> {
+        match *self {
+            Self::MultiQuery => Some(1),
+            Self::GroupedQuery { kv_heads: None } => {
+                let divides = |fewer: &usize| heads.is_multiple_of(*fewer);
+                (1..=heads / 4).rev().find(divides).or(Some(1))
+            }
+            Self::GroupedQuery { kv_heads } => kv_heads,
+            _ => None,
+        }
+    }
+
+    /// Whether it can be computed one place after the other: what a place sees must not
+    /// depend on how many there will be.
+    pub fn can_decode(&self) -> bool {
+        !matches!(self, Self::BigBird { .. } | Self::Strided { stride: None })
+    }
+
     /// The stride of [`Strided`](Self::Strided) for so many keys.
     pub fn stride(stride: Option<usize>, seq_k: usize) -> usize {
         stride.unwrap_or_else(|| (seq_k as f64).sqrt().round().max(1.0) as usize)
@@ -153,6 +184,7 @@ impl MechanismConfig {
 #[serde(deny_unknown_fields)]
 struct Table {
     kind: String,
+    kv_heads: Option<usize>,
     window: Option<usize>,
     size: Option<usize>,
     stride: Option<usize>,
@@ -179,6 +211,7 @@ impl Table {
         let mechanism: Mechanism = self.kind.parse().map_err(E::custom)?;
         let mut config = MechanismConfig::from(mechanism);
         let mut sizes = [
+            ("kv_heads", self.kv_heads),
             ("window", self.window),
             ("size", self.size),
             ("stride", self.stride),
@@ -195,10 +228,12 @@ impl Table {
         match &mut config {
             MechanismConfig::Standard
             | MechanismConfig::Flash
+            | MechanismConfig::MultiQuery
             | MechanismConfig::Dot
             | MechanismConfig::Multiplicative
             | MechanismConfig::Additive
             | MechanismConfig::Retention => {}
+            MechanismConfig::GroupedQuery { kv_heads } => *kv_heads = take("kv_heads"),
             MechanismConfig::SlidingWindow { window } => {
                 *window = take("window").unwrap_or(*window)
             }
@@ -329,6 +364,16 @@ mod tests {
                 features: LinearFeatures::Relu
             })
         );
+    }
+
+    #[test]
+    fn heads_are_shared_by_as_many() {
+        let grouped = MechanismConfig::from(Mechanism::GroupedQuery);
+        let fewer = [8, 12, 6, 3, 1].map(|heads| grouped.kv_heads(heads));
+        assert_eq!(fewer, [Some(2), Some(3), Some(1), Some(1), Some(1)]);
+        let said = read(r#"{"kind": "grouped-query", "kv_heads": 4}"#).expect("a table");
+        assert_eq!(said.kv_heads(8), Some(4));
+        assert_eq!(MechanismConfig::Flash.kv_heads(8), None);
     }
 
     #[test]

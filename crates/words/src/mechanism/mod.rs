@@ -17,7 +17,11 @@ pub enum Mechanism {
     Standard,
     /// The same, computed tile by tile; memory grows with the length alone.
     Flash,
-    /// The same with products as they are.
+    /// The same, all query heads over one head of keys and values.
+    MultiQuery,
+    /// The same over a few of them.
+    GroupedQuery,
+    /// Attention to products as they are.
     Dot,
     /// Products through a matrix that is learned.
     Multiplicative,
@@ -58,9 +62,11 @@ pub struct About {
 
 impl Mechanism {
     /// Every mechanism, in the order they are shown.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Standard,
         Self::Flash,
+        Self::MultiQuery,
+        Self::GroupedQuery,
         Self::Dot,
         Self::Multiplicative,
         Self::Additive,
@@ -79,6 +85,8 @@ impl Mechanism {
         match self {
             Self::Standard => "standard",
             Self::Flash => "flash",
+            Self::MultiQuery => "multi-query",
+            Self::GroupedQuery => "grouped-query",
             Self::Dot => "dot",
             Self::Multiplicative => "multiplicative",
             Self::Additive => "additive",
@@ -112,8 +120,22 @@ impl Mechanism {
                 exactness: EXACT,
                 paper: ("Dao 2022", "https://arxiv.org/abs/2205.14135"),
             },
+            Self::MultiQuery => About {
+                computes: "`flash` with all query heads over one head of keys and values",
+                time: "n²",
+                memory: "n",
+                exactness: EXACT,
+                paper: ("Shazeer 2019", "https://arxiv.org/abs/1911.02150"),
+            },
+            Self::GroupedQuery => About {
+                computes: "the same with a few heads of keys and values, never copied",
+                time: "n²",
+                memory: "n",
+                exactness: EXACT,
+                paper: ("Ainslie 2023", "https://arxiv.org/abs/2305.13245"),
+            },
             Self::Dot => About {
-                computes: "the same with products as they are, not divided by sqrt(d_head)",
+                computes: "softmax of products as they are, not divided by sqrt(d_head)",
                 time: "n²",
                 memory: "n",
                 exactness: EXACT,

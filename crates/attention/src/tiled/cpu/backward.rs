@@ -9,7 +9,7 @@ use super::kernel::{
 use super::score::{Tile, finish_scores, write_factors};
 use super::scratch::Scratch;
 use super::simd::Simd;
-use super::{Call, Out, Upstream, add};
+use super::{Call, Out, Upstream};
 use crate::AttentionShape;
 
 /// Some tiles of queries of the heads that share a key and value head, backward.
@@ -60,22 +60,22 @@ pub(super) unsafe fn backward_part<S: Simd>(
         wide_d_value,
     ] = scratch.split(sizes);
     let mut room = TileRoom::new(call, &mut tile_scratch);
-    wide_d_key.fill(0.0);
-    wide_d_value.fill(0.0);
-    // Written before it is read: new memory that is read first is mapped twice.
-    out.d_key.fill(0.0);
-    out.d_value.fill(0.0);
     let d_key = if padded[0] {
-        wide_d_key.as_mut_ptr()
+        &mut *wide_d_key
     } else {
-        out.d_key.as_mut_ptr()
+        &mut *out.d_key
     };
     let d_value_sum = if padded[1] {
-        wide_d_value.as_mut_ptr()
+        &mut *wide_d_value
     } else {
-        out.d_value.as_mut_ptr()
+        &mut *out.d_value
     };
+    // The first tile of queries to see a tile of keys writes, the others add: so nothing
+    // is filled with zeros before, and new memory is not read before it is written,
+    // which would map it twice.
+    let mut is_written = vec![false; seq_k.div_ceil(KEYS)];
 
+    let key = call.key.head(kv_head, seq_k * d_head);
     let rows_of_head = call.plan.rows();
     let mut written = 0;
     for row in rows {
@@ -101,6 +101,10 @@ pub(super) unsafe fn backward_part<S: Simd>(
                 is_whole,
             };
             let (seen, first_key) = (tile.keys.len(), tile.keys.start);
+            let into = match std::mem::replace(&mut is_written[first_key / KEYS], true) {
+                true => Into::Sum,
+                false => Into::Fresh,
+            };
             // SAFETY: the caller enabled the instructions; sizes are those above.
             unsafe {
                 room.take_keys::<S>(call, &tile, Wanted::DProducts);
@@ -109,22 +113,22 @@ pub(super) unsafe fn backward_part<S: Simd>(
                     [seen, count, wide_value],
                     by_key(room.weights.as_ptr(), QUERIES),
                     (d_context_rows, wide_value),
-                    (d_value_sum.add(first_key * wide_value), wide_value),
-                    Into::Sum,
+                    (
+                        d_value_sum.as_mut_ptr().add(first_key * wide_value),
+                        wide_value,
+                    ),
+                    into,
                 );
                 matmul::<S>(
                     [seen, count, wide_head],
                     by_key(room.d_scores.as_ptr(), QUERIES),
                     (query_rows, wide_head),
-                    (d_key.add(first_key * wide_head), wide_head),
-                    Into::Sum,
+                    (d_key.as_mut_ptr().add(first_key * wide_head), wide_head),
+                    into,
                 );
                 // dQ += dSᵀ · K, turned like the queries.
                 let columns = Scalars {
-                    start: call
-                        .key
-                        .as_ptr()
-                        .add((kv_head * seq_k + first_key) * d_head),
+                    start: key.as_ptr().add(first_key * d_head),
                     row_stride: 1,
                     column_stride: d_head,
                 };
@@ -141,6 +145,12 @@ pub(super) unsafe fn backward_part<S: Simd>(
         // SAFETY: the caller enabled the instructions.
         unsafe { turn_back::<S>(d_query_turned, d_query, d_head) };
         written += count;
+    }
+    // Keys that none of these queries sees.
+    for (tile, _) in is_written.iter().enumerate().filter(|(_, is)| !**is) {
+        let keys = tile * KEYS..seq_k.min((tile + 1) * KEYS);
+        d_key[keys.start * wide_head..keys.end * wide_head].fill(0.0);
+        d_value_sum[keys.start * wide_value..keys.end * wide_value].fill(0.0);
     }
 
     if padded[0] {
@@ -322,13 +332,15 @@ impl<'a> TileRoom<'a> {
             ..
         } = call.shape;
         let kv_head = tile.example * kv_heads + tile.head / call.shape.group();
-        let (seen, first) = (tile.keys.len(), kv_head * seq_k + tile.keys.start);
+        let (seen, first) = (tile.keys.len(), tile.keys.start);
+        let key = call.key.head(kv_head, seq_k * d_head);
+        let value = call.value.head(kv_head, seq_k * d_value);
         let d_scores = self.d_scores.as_mut_ptr();
         // SAFETY: the caller enabled the instructions; sizes are those of `new`.
         unsafe {
             matmul::<S>(
                 [seen, d_head, QUERIES],
-                by_key(call.key.as_ptr().add(first * d_head), d_head),
+                by_key(key.as_ptr().add(first * d_head), d_head),
                 (self.turned.as_ptr(), QUERIES),
                 (self.weights.as_mut_ptr(), QUERIES),
                 Into::Fresh,
@@ -339,7 +351,7 @@ impl<'a> TileRoom<'a> {
             let scores = self.weights.as_mut_ptr();
             matmul::<S>(
                 [seen, d_value, QUERIES],
-                by_key(call.value.as_ptr().add(first * d_value), d_value),
+                by_key(value.as_ptr().add(first * d_value), d_value),
                 (self.d_turned.as_ptr(), QUERIES),
                 (d_scores, QUERIES),
                 Into::Fresh,
@@ -395,12 +407,12 @@ fn widen(rows: &[f32], width: usize, room: &mut [f32], wide: usize) -> *const f3
     room.as_ptr()
 }
 
-/// Adds the first numbers of each wide row.
+/// Copies the first numbers of each wide row.
 fn narrow(wide_rows: &[f32], wide: usize, rows: &mut [f32], width: usize) {
     for (from, row) in wide_rows
         .chunks_exact(wide)
         .zip(rows.chunks_exact_mut(width))
     {
-        add(row, &from[..width]);
+        row.copy_from_slice(&from[..width]);
     }
 }

@@ -35,8 +35,8 @@ pub(super) unsafe fn forward_tile<S: Simd>(
     } = call.shape;
     let (example, own) = (head / heads, head % heads);
     let kv_head = example * kv_heads + own / call.shape.group();
-    let key = &call.key[kv_head * seq_k * d_head..][..seq_k * d_head];
-    let value = &call.value[kv_head * seq_k * d_value..][..seq_k * d_value];
+    let key = call.key.head(kv_head, seq_k * d_head);
+    let value = call.value.head(kv_head, seq_k * d_value);
     let query = &call.query[(head * seq_q + queries.start) * d_head..][..queries.len() * d_head];
 
     let of_dropout = if call.dropout.is_some() { KEYS } else { 0 };

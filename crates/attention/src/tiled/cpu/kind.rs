@@ -3,12 +3,14 @@
 use std::ops::Range;
 
 use super::backward::{backward_of_bias_tile, backward_part};
+use super::few;
 use super::forward::forward_tile;
 use super::simd::Portable;
 use super::{Call, Out, Upstream};
 use crate::tiled::Body;
 
 pub(super) type Forward = unsafe fn(&Call<'_>, usize, Range<usize>, &mut [f32], &mut [f32]);
+pub(super) type ForwardOfFew = unsafe fn(&Call<'_>, usize, &[(Range<usize>, bool)], &mut [f32]);
 pub(super) type Backward = unsafe fn(&Call<'_>, &Upstream<'_>, usize, Range<usize>, Out<'_>);
 pub(super) type BackwardOfBias =
     unsafe fn(&Call<'_>, &Upstream<'_>, [usize; 2], usize, [usize; 2], &mut [f32]);
@@ -59,6 +61,16 @@ impl Kind {
         }
     }
 
+    pub(super) fn forward_of_few(self) -> ForwardOfFew {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => avx512::forward_of_few,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => avx2::forward_of_few,
+            Self::Portable => few::forward_part::<Portable>,
+        }
+    }
+
     pub(super) fn backward(self) -> Backward {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -98,6 +110,17 @@ macro_rules! kernels {
             ) {
                 // SAFETY: they are enabled here.
                 unsafe { forward_tile::<$simd>(call, head, queries, context, log_sum_exp) }
+            }
+
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn forward_of_few(
+                call: &Call<'_>,
+                kv_head: usize,
+                tiles: &[(Range<usize>, bool)],
+                partial: &mut [f32],
+            ) {
+                // SAFETY: they are enabled here.
+                unsafe { few::forward_part::<$simd>(call, kv_head, tiles, partial) }
             }
 
             #[target_feature(enable = $features)]

@@ -1,11 +1,12 @@
 //! Tiled attention on a CPU, on plain slices of `f32`.
 //!
 //! Forward: each task takes one tile of queries through all tiles of keys it may
-//! see. Backward: each task takes one head's keys and values (or, where there are
+//! see; of a few queries, those that share keys through some of them. Backward: each task takes one head's keys and values (or, where there are
 //! fewer heads than threads, a part of its queries), so that no two tasks add to
 //! the same gradient.
 
 mod backward;
+mod few;
 mod forward;
 mod kernel;
 mod kind;
@@ -20,6 +21,7 @@ use rayon::prelude::*;
 
 use self::kernel::{KEYS, QUERIES};
 pub(super) use self::kind::Kind;
+use self::scratch::Scratch;
 use super::ops::TiledSettings;
 use super::sight::Sights;
 use super::spread::Spread;
@@ -47,9 +49,27 @@ pub(super) struct Call<'a> {
     /// `[batch, heads, seq_q, d_head]`
     pub(super) query: &'a [f32],
     /// `[batch, kv_heads, seq_k, d_head]`
-    pub(super) key: &'a [f32],
+    pub(super) key: Heads<'a>,
     /// `[batch, kv_heads, seq_k, d_value]`
-    pub(super) value: &'a [f32],
+    pub(super) value: Heads<'a>,
+}
+
+/// Keys or values, head after head: the first rows of a larger room, perhaps, as a cache
+/// has them.
+#[derive(Clone, Copy)]
+pub(super) struct Heads<'a> {
+    /// From the first number on.
+    pub(super) numbers: &'a [f32],
+    /// Numbers from one head to the next.
+    pub(super) apart: usize,
+}
+
+impl<'a> Heads<'a> {
+    /// The rows of a head, of all examples counted, which are so many numbers.
+    #[inline(always)]
+    fn head(&self, head: usize, numbers: usize) -> &'a [f32] {
+        &self.numbers[head * self.apart..][..numbers]
+    }
 }
 
 impl Call<'_> {
@@ -94,6 +114,9 @@ pub(super) struct Gradients {
 /// Context `[batch, heads, seq_q, d_value]` and log-sum-exp `[batch, heads, seq_q]`.
 pub(super) fn forward(call: &Call<'_>) -> (Vec<f32>, Vec<f32>) {
     let shape = call.shape;
+    if shape.seq_q <= few::FEW && call.dropout.is_none() {
+        return few::forward(call);
+    }
     let heads = shape.batch * shape.heads;
     let mut context = vec![0.0; heads * shape.seq_q * shape.d_value];
     let mut log_sum_exp = vec![0.0; heads * shape.seq_q];
@@ -121,8 +144,9 @@ pub(super) fn forward(call: &Call<'_>) -> (Vec<f32>, Vec<f32>) {
 pub(super) fn backward(call: &Call<'_>, upstream: &Upstream<'_>) -> Gradients {
     let shape = call.shape;
     let mut d_query = vec![0.0; call.query.len()];
-    let mut d_key = vec![0.0; call.key.len()];
-    let mut d_value = vec![0.0; call.value.len()];
+    let keys = shape.batch * shape.kv_heads * shape.seq_k;
+    let mut d_key = vec![0.0; keys * shape.d_head];
+    let mut d_value = vec![0.0; keys * shape.d_value];
     let run = Kind::here().backward();
 
     // Queries of all heads that share a key and value head lie side by side.
@@ -135,13 +159,12 @@ pub(super) fn backward(call: &Call<'_>, upstream: &Upstream<'_>) -> Gradients {
         .enumerate()
         .for_each(|(kv_head, ((d_query, d_key), d_value))| {
             // Each part but the first adds into a copy; copies are added up in order.
-            let mut copies: Vec<[Vec<f32>; 2]> = parts[1..]
-                .iter()
-                .map(|_| [vec![0.0; d_key.len()], vec![0.0; d_value.len()]])
-                .collect();
+            let [of_keys, of_both] = [d_key.len(), d_key.len() + d_value.len()];
+            let mut scratch = Scratch::take();
+            let [copies] = scratch.split([(parts.len() - 1) * of_both]);
             let copied = copies
-                .iter_mut()
-                .map(|[d_key, d_value]| (d_key.as_mut_slice(), d_value.as_mut_slice()));
+                .chunks_exact_mut(of_both)
+                .map(|copy| copy.split_at_mut(of_keys));
             let into = std::iter::once((&mut *d_key, &mut *d_value)).chain(copied);
             let mut rest = d_query;
             let mut tasks = Vec::with_capacity(parts.len());
@@ -160,9 +183,9 @@ pub(super) fn backward(call: &Call<'_>, upstream: &Upstream<'_>) -> Gradients {
                 // SAFETY: `run` was chosen for this processor.
                 unsafe { run(call, upstream, kv_head, rows, out) };
             });
-            for [key, value] in &copies {
-                add(d_key, key);
-                add(d_value, value);
+            for copy in copies.chunks_exact(of_both) {
+                add(d_key, &copy[..of_keys]);
+                add(d_value, &copy[of_keys..]);
             }
         });
     Gradients {
@@ -233,7 +256,7 @@ fn parts(call: &Call<'_>) -> Vec<Range<usize>> {
     let wanted = (TASKS * rayon::current_num_threads()).div_ceil(heads);
     // Each but the first takes a copy of its head's gradients: no more than are worth
     // their time and their memory.
-    let copy = size_of::<f32>() * (call.key.len() + call.value.len());
+    let copy = size_of::<f32>() * heads * shape.seq_k * (shape.d_head + shape.d_value);
     let copies = (COPIES_AT_MOST / copy).max(1);
     let parts = wanted.clamp(1, rows.div_ceil(4)).min(1 + copies);
     tiles(rows, rows.div_ceil(parts)).collect()

@@ -83,7 +83,12 @@ pub(super) unsafe fn finish_scores<S: Simd>(
 /// The instructions of `S` are enabled; `count` is a multiple of `S::LANES`, and as many
 /// numbers can be read and written.
 #[inline(always)]
-unsafe fn soften<S: Simd>(count: usize, scores: *mut f32, cap: f32, slope: Option<*mut f32>) {
+pub(super) unsafe fn soften<S: Simd>(
+    count: usize,
+    scores: *mut f32,
+    cap: f32,
+    slope: Option<*mut f32>,
+) {
     // SAFETY: all places are within what the caller promised.
     unsafe {
         let (cap, share) = (S::splat(cap), S::splat(1.0 / cap));

@@ -19,7 +19,8 @@ impl Scratch {
         Self(KEPT.with_borrow_mut(Vec::pop).unwrap_or_default())
     }
 
-    /// Pieces of the given lengths, each beginning on a cache line.
+    /// Pieces of the given lengths, each beginning on a cache line, with whatever numbers
+    /// were left there.
     pub(super) fn split<const N: usize>(&mut self, lengths: [usize; N]) -> [&mut [f32]; N] {
         const LINE: usize = 16;
         let total: usize = lengths.iter().map(|l| l.next_multiple_of(LINE)).sum();
@@ -37,8 +38,15 @@ impl Scratch {
     }
 }
 
+/// Numbers that are worth keeping: 4 MiB. What takes more pays for new memory by the
+/// work it does in it.
+const KEPT_AT_MOST: usize = 1 << 20;
+
 impl Drop for Scratch {
     fn drop(&mut self) {
+        if self.0.len() > KEPT_AT_MOST {
+            return;
+        }
         // A thread at its end has no place to keep it any more.
         let room = std::mem::take(&mut self.0);
         let _ = KEPT.try_with(|kept| kept.borrow_mut().push(room));

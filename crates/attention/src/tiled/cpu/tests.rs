@@ -89,8 +89,14 @@ fn compute<T: AsMut<[f32]>>(
         bias: Some(Spread::new(bias.as_mut(), [1, 2, seq_q, seq_k])),
         dropout: Some(Dropout::new(0.2, 1)),
         query: query.as_mut(),
-        key: key.as_mut(),
-        value: value.as_mut(),
+        key: Heads {
+            numbers: key.as_mut(),
+            apart: seq_k * d_head,
+        },
+        value: Heads {
+            numbers: value.as_mut(),
+            apart: seq_k * d_value,
+        },
     };
     let mut context = Vec::new();
     let mut log_sum_exp = Vec::new();
@@ -132,6 +138,86 @@ fn compute<T: AsMut<[f32]>>(
         copy(d_value_sum),
         copy(d_bias),
     ]
+}
+
+/// Three queries of each of two heads that share keys, with every option but dropout: by
+/// the kernel for a few, in two parts of the keys, and by that for many. Both contexts.
+fn compute_few<T: AsMut<[f32]>>(
+    kind: Kind,
+    shape: &AttentionShape,
+    place: impl Fn(&[f32]) -> T,
+) -> [Vec<f32>; 2] {
+    let shape = &AttentionShape { seq_q: 3, ..*shape };
+    let AttentionShape {
+        seq_q,
+        seq_k,
+        d_head,
+        d_value,
+        ..
+    } = *shape;
+    let random = |count: usize, seed| place(&numbers(count, seed));
+    let mut query = random(2 * seq_q * d_head, 1);
+    // The first rows of a room for seven more, behind those of another head.
+    let apart = [(seq_k + 7) * d_head, (seq_k + 7) * d_value];
+    let mut key = random(apart[0] + seq_k * d_head, 2);
+    let mut value = random(apart[1] + seq_k * d_value, 3);
+    let mut bias = random(2 * seq_q * seq_k, 5);
+    let hidden: Vec<u8> = (0..seq_k).map(|key| u8::from(key % 5 == 2)).collect();
+    let rule = Arc::new(Rule::Causal);
+    let sights = Sights {
+        shape,
+        rule: &rule,
+        hidden: Some(Spread::new(&hidden, [1, 1, 1, seq_k])),
+    };
+    let heads = |numbers, apart| Heads { numbers, apart };
+    let call = Call {
+        shape: *shape,
+        plan: &kept(&rule, shape, [QUERIES, KEYS], Examples::Each),
+        sights: &sights,
+        scale: 0.3,
+        softcap: Some(2.0),
+        alibi: Some(&[0.02, 0.01]),
+        bias: Some(Spread::new(bias.as_mut(), [1, 2, seq_q, seq_k])),
+        dropout: None,
+        query: query.as_mut(),
+        key: heads(&key.as_mut()[apart[0]..], apart[0]),
+        value: heads(&value.as_mut()[apart[1]..], apart[1]),
+    };
+    let tiles: Vec<_> = call.plan.tiles(0, 0).collect();
+    let (first, second) = tiles.split_at(1);
+    let mut partial = Vec::new();
+    for some in [first, second] {
+        let mut part = place(&vec![0.0; 2 * seq_q * (d_value + 2)]);
+        unsafe { kind.forward_of_few()(&call, 0, some, part.as_mut()) };
+        partial.extend_from_slice(part.as_mut());
+    }
+    let (few, few_sums) = few::joined(&partial, [2, 2 * seq_q, d_value]);
+    let (mut many, mut many_sums) = (vec![], vec![]);
+    for head in 0..2 {
+        let (mut context, mut sums) = (vec![0.0; seq_q * d_value], vec![0.0; seq_q]);
+        unsafe { kind.forward()(&call, head, 0..seq_q, &mut context, &mut sums) };
+        many.extend(context);
+        many_sums.extend(sums);
+    }
+    [[few, few_sums].concat(), [many, many_sums].concat()]
+}
+
+#[test]
+fn a_few_queries_get_what_they_get_among_many() {
+    for (kind, shape) in kinds()
+        .into_iter()
+        .flat_map(|kind| SHAPES.iter().map(move |shape| (kind, shape)))
+    {
+        let [few, many] = compute_few(kind, shape, <[f32]>::to_vec);
+        for (a, b) in few.iter().zip(&many) {
+            assert!((a - b).abs() <= 1e-5, "{}: {a} and {b}", kind.body());
+        }
+        #[cfg(unix)]
+        for edge in [guarded::Edge::End, guarded::Edge::Start] {
+            let fenced = compute_few(kind, shape, |n| guarded::Guarded::new(n, edge));
+            assert_eq!(fenced, [few.clone(), many.clone()], "{}", kind.body());
+        }
+    }
 }
 
 #[test]

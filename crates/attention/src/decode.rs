@@ -1,0 +1,246 @@
+//! One place after the other: what a mechanism keeps between them, and its steps.
+//!
+//! A step costs as much as there are keys to be seen: all that are kept for most
+//! mechanisms, a window for [`sliding-window`](Mechanism::SlidingWindow), and the same
+//! however much there was for the linear ones.
+
+use burn::tensor::Tensor;
+
+use crate::cache::KvCache;
+use crate::linear::{FeatureMap, LinearState, RandomFeatures, retention_decays};
+use crate::mechanism::{Mechanism, MechanismConfig, attend};
+use crate::{AttentionOptions, Pattern, flash, which_body};
+
+/// What a mechanism keeps of the places before, and how it goes on.
+///
+/// ```
+/// # use zoo_attention::{DecodeCache, Mechanism};
+/// // Room for 1,024 places to begin with.
+/// let cache = DecodeCache::new(Mechanism::Flash.into(), 1024);
+/// assert!(cache.is_ok_and(|cache| cache.is_empty()));
+/// ```
+#[derive(Debug, Clone)]
+pub struct DecodeCache {
+    mechanism: MechanismConfig,
+    capacity: usize,
+    places: usize,
+    /// Made for the first keys, whose sizes it has.
+    inside: Option<Inside>,
+}
+
+#[derive(Debug, Clone)]
+enum Inside {
+    /// Keys and values, seen by the mechanism's own pattern.
+    Places(KvCache),
+    /// Those that a window still shows, all of them seen.
+    Window(KvCache),
+    /// One matrix, however many there were.
+    State(LinearState),
+}
+
+/// A mechanism that cannot be computed one place after the other.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("mechanism {mechanism} cannot decode: what a place sees depends on how many there will be")]
+pub struct CannotDecode {
+    /// The mechanism.
+    pub mechanism: Mechanism,
+}
+
+/// A cache that has forgotten what it would have to go back to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a cache of {mechanism} cannot go back to {places} of {had} places: only one that keeps every \
+     key can, and only to fewer"
+)]
+pub struct CannotRewind {
+    /// The mechanism.
+    pub mechanism: Mechanism,
+    /// Where it was to go back to.
+    pub places: usize,
+    /// How many there were.
+    pub had: usize,
+}
+
+impl DecodeCache {
+    /// An empty cache, with room for `capacity` places to begin with.
+    ///
+    /// # Errors
+    ///
+    /// [`CannotDecode`] if the mechanism cannot go place by place.
+    pub fn new(mechanism: MechanismConfig, capacity: usize) -> Result<Self, CannotDecode> {
+        if !mechanism.can_decode() {
+            let mechanism = mechanism.mechanism();
+            return Err(CannotDecode { mechanism });
+        }
+        Ok(Self {
+            mechanism,
+            capacity,
+            places: 0,
+            inside: None,
+        })
+    }
+
+    /// The mechanism it is for.
+    pub fn mechanism(&self) -> &MechanismConfig {
+        &self.mechanism
+    }
+
+    /// Places that were taken in.
+    pub fn len(&self) -> usize {
+        self.places
+    }
+
+    /// Whether there were none yet.
+    pub fn is_empty(&self) -> bool {
+        self.places == 0
+    }
+
+    /// Takes keys and values in, for steps to come. The options are those of the steps.
+    ///
+    /// # Shapes
+    ///
+    /// - key: `[batch, kv_heads, new, d_head]`
+    /// - value: `[batch, kv_heads, new, d_value]`
+    ///
+    /// # Panics
+    ///
+    /// If the sizes changed since the first.
+    pub fn extend(&mut self, key: Tensor<4>, value: Tensor<4>, options: &AttentionOptions) {
+        self.places += key.dims()[2];
+        match self.inside_for(&key, options) {
+            Inside::Places(cache) | Inside::Window(cache) => {
+                cache.append(key, value);
+            }
+            Inside::State(state) => state.extend(key, value, options.scale),
+        }
+    }
+
+    /// Takes one place in, and attends from it to itself and all before, as
+    /// [`attend`] does causally from the last of them.
+    ///
+    /// # Shapes
+    ///
+    /// - query: `[batch, heads, 1, d_head]`
+    /// - key: `[batch, kv_heads, 1, d_head]`
+    /// - value: `[batch, kv_heads, 1, d_value]`
+    /// - result: `[batch, heads, 1, d_value]`
+    ///
+    /// # Panics
+    ///
+    /// If there is more than one place, or the sizes changed since the first.
+    pub fn step(
+        &mut self,
+        query: Tensor<4>,
+        key: Tensor<4>,
+        value: Tensor<4>,
+        options: &AttentionOptions,
+    ) -> Tensor<4> {
+        let mechanism = self.mechanism.clone();
+        self.step_by(
+            [query, key, value],
+            options,
+            |[query, key, value], options| attend(mechanism, query, key, value, options),
+        )
+    }
+
+    /// [`step`](Self::step), where `attended` computes the mechanism over all places: with
+    /// parameters of its own, perhaps.
+    pub(crate) fn step_by(
+        &mut self,
+        [query, key, value]: [Tensor<4>; 3],
+        options: &AttentionOptions,
+        attended: impl FnOnce([Tensor<4>; 3], &AttentionOptions) -> Tensor<4>,
+    ) -> Tensor<4> {
+        let new = [&query, &key, &value].map(|tensor| tensor.dims()[2]);
+        assert!(
+            new == [1, 1, 1],
+            "a step of decoding: a query, a key and a value, got {new:?} of them"
+        );
+        self.places += 1;
+        // Whatever its place is, and however far away they are.
+        let sees_everything = options.alibi.is_none()
+            && matches!(
+                self.mechanism,
+                MechanismConfig::Flash
+                    | MechanismConfig::MultiQuery
+                    | MechanismConfig::GroupedQuery { .. }
+                    | MechanismConfig::Dot
+                    | MechanismConfig::Multiplicative
+            );
+        match self.inside_for(&key, options) {
+            Inside::Places(cache) => {
+                let ([key, value], filled) = cache.append_in_room(key, value);
+                let lengths = vec![filled; query.dims()[0]];
+                let in_room = options.clone().with_pattern(Pattern::key_lengths(lengths));
+                if sees_everything && is_by_cpu(&query, &key, &value, &in_room) {
+                    return attended([query, key, value], &in_room);
+                }
+                let [key, value] = [key, value].map(|rows| rows.slice_dim(2, 0..filled));
+                let options = options.clone().with_pattern(Pattern::Causal);
+                attended([query, key, value], &options)
+            }
+            Inside::Window(cache) => {
+                let [key, value] = cache.append(key, value);
+                // All that are kept are seen.
+                let options = options.clone().with_pattern(Pattern::Full);
+                flash(query, key, value, &options)
+            }
+            Inside::State(state) => state.step(query, key, value, options.scale),
+        }
+    }
+
+    /// Goes back to the first `places`, as if the others had never been taken in.
+    ///
+    /// # Errors
+    ///
+    /// [`CannotRewind`] if those are more than there were, or not all of them are kept.
+    pub fn rewind(&mut self, places: usize) -> Result<(), CannotRewind> {
+        match &mut self.inside {
+            Some(Inside::Places(cache)) if places <= self.places => cache.truncate(places),
+            _ if places == self.places => {}
+            _ => {
+                return Err(CannotRewind {
+                    mechanism: self.mechanism.mechanism(),
+                    places,
+                    had: self.places,
+                });
+            }
+        }
+        self.places = places;
+        Ok(())
+    }
+
+    /// What is kept, made now if these are the first keys.
+    fn inside_for(&mut self, key: &Tensor<4>, options: &AttentionOptions) -> &mut Inside {
+        let (mechanism, capacity) = (&self.mechanism, self.capacity);
+        let [_, kv_heads, ..] = key.dims();
+        self.inside.get_or_insert_with(|| match *mechanism {
+            // Distances are told by places, which a ring forgets.
+            MechanismConfig::SlidingWindow { window } if options.alibi.is_none() => {
+                Inside::Window(KvCache::ring(window.saturating_add(1)))
+            }
+            MechanismConfig::Linear { features } => {
+                Inside::State(LinearState::of_features(features.into()))
+            }
+            MechanismConfig::Performer { features, seed } => {
+                let features = FeatureMap::FavorPlus(RandomFeatures::new(features, seed));
+                Inside::State(LinearState::of_features(features))
+            }
+            MechanismConfig::Retention => {
+                Inside::State(LinearState::of_retention(retention_decays(kv_heads)))
+            }
+            _ => Inside::Places(KvCache::new(capacity)),
+        })
+    }
+}
+
+/// Whether the kernels for CPUs compute a call: they read no key beyond the lengths, and a
+/// part of a tensor would be a copy on some backends of theirs.
+fn is_by_cpu(
+    query: &Tensor<4>,
+    key: &Tensor<4>,
+    value: &Tensor<4>,
+    options: &AttentionOptions,
+) -> bool {
+    which_body(query, key, value, options).is_cpu()
+}
