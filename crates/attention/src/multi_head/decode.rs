@@ -42,7 +42,9 @@ impl MultiHeadAttention {
     pub fn decode_cache(&self, capacity: usize) -> Result<DecodeCache, CannotDecode> {
         let state = |state| Inside::State { state, places: 0 };
         let inside = match self.mechanism {
-            MechanismConfig::BigBird { .. } | MechanismConfig::Strided { stride: None } => {
+            MechanismConfig::BigBird { .. }
+            | MechanismConfig::Strided { stride: None }
+            | MechanismConfig::Lsh { .. } => {
                 let mechanism = self.mechanism.mechanism();
                 return Err(CannotDecode { mechanism });
             }

@@ -36,8 +36,8 @@ use crate::{AttentionOptions, Dropout, Pattern, additive, alibi_slopes, multipli
 pub struct MultiHeadAttention {
     /// `d_model -> heads * d_head`
     pub query: Linear,
-    /// `d_model -> kv_heads * d_head`
-    pub key: Linear,
+    /// `d_model -> kv_heads * d_head`; none where keys are made of the queries.
+    pub key: Option<Linear>,
     /// `d_model -> kv_heads * d_head`
     pub value: Linear,
     /// `heads * d_head -> d_model`
@@ -90,6 +90,8 @@ pub struct NoWeights {
 
 impl MultiHeadAttention {
     /// Attends from `query` to `key` and `value`: for self-attention, three times the same.
+    /// A mechanism that makes its keys of the queries is for that alone, and leaves `key`
+    /// unread.
     ///
     /// Weights are forgotten on devices that take gradients only, and others every time.
     ///
@@ -186,22 +188,24 @@ impl MultiHeadAttention {
                 .swap_dims(1, 2) // [batch, heads, seq, d_head]
         };
         let query = split(self.query.forward(query), self.heads);
-        let key = split(self.key.forward(key), self.kv_heads);
         let value = split(self.value.forward(value), self.kv_heads);
         let normal = |norm: &Option<RmsNorm>, tensor: Tensor<4>| match norm {
             Some(norm) => norm.forward(tensor),
             None => tensor,
         };
-        let query = normal(&self.query_norm, query);
-        let key = normal(&self.key_norm, key);
-        match self.positions {
-            Positions::Rotary { theta } => (
-                rotate(query, first_query, theta),
-                rotate(key, first_key, theta),
-                value,
-            ),
-            Positions::None | Positions::Alibi => (query, key, value),
-        }
+        let placed = |tensor: Tensor<4>, first: i64| match self.positions {
+            Positions::Rotary { theta } => rotate(tensor, first, theta),
+            Positions::None | Positions::Alibi => tensor,
+        };
+        let query = placed(normal(&self.query_norm, query), first_query);
+        let key = match &self.key {
+            Some(projection) => {
+                let key = split(projection.forward(key), self.kv_heads);
+                placed(normal(&self.key_norm, key), first_key)
+            }
+            None => query.clone(),
+        };
+        (query, key, value)
     }
 
     fn options(&self, query: &Tensor<4>, pattern: Pattern) -> AttentionOptions {

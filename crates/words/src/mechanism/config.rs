@@ -60,6 +60,15 @@ pub enum MechanismConfig {
         /// Which ones.
         seed: u64,
     },
+    /// Keys that hash as the query does, keys being made of the queries.
+    Lsh {
+        /// Places that are sorted together.
+        bucket: usize,
+        /// How often they are sorted, by other hashes each time.
+        rounds: usize,
+        /// By which ones.
+        seed: u64,
+    },
     /// Products of features.
     Linear {
         /// Which features.
@@ -110,6 +119,11 @@ impl From<Mechanism> for MechanismConfig {
                 random: 3,
                 seed: 0,
             },
+            Mechanism::Lsh => Self::Lsh {
+                bucket: 64,
+                rounds: 4,
+                seed: 0,
+            },
             Mechanism::Linear => Self::Linear {
                 features: LinearFeatures::Elu1,
             },
@@ -136,6 +150,7 @@ impl MechanismConfig {
             Self::Strided { .. } => Mechanism::Strided,
             Self::Longformer { .. } => Mechanism::Longformer,
             Self::BigBird { .. } => Mechanism::BigBird,
+            Self::Lsh { .. } => Mechanism::Lsh,
             Self::Linear { .. } => Mechanism::Linear,
             Self::Performer { .. } => Mechanism::Performer,
             Self::Retention => Mechanism::Retention,
@@ -160,6 +175,8 @@ struct Table {
     block: Option<usize>,
     neighbours: Option<usize>,
     random: Option<usize>,
+    bucket: Option<usize>,
+    rounds: Option<usize>,
     features: Option<Features>,
     seed: Option<u64>,
 }
@@ -186,6 +203,8 @@ impl Table {
             ("block", self.block),
             ("neighbours", self.neighbours),
             ("random", self.random),
+            ("bucket", self.bucket),
+            ("rounds", self.rounds),
         ];
         let (mut features, mut seed) = (self.features, self.seed);
         let mut take = |name: &str| {
@@ -219,6 +238,15 @@ impl Table {
                 *neighbours = take("neighbours").unwrap_or(*neighbours);
                 *global = take("global").unwrap_or(*global);
                 *random = take("random").unwrap_or(*random);
+                *own = seed.take().unwrap_or(*own);
+            }
+            MechanismConfig::Lsh {
+                bucket,
+                rounds,
+                seed: own,
+            } => {
+                *bucket = take("bucket").unwrap_or(*bucket);
+                *rounds = take("rounds").unwrap_or(*rounds);
                 *own = seed.take().unwrap_or(*own);
             }
             MechanismConfig::Linear { features: own } => match features.take() {
@@ -329,6 +357,14 @@ mod tests {
                 features: LinearFeatures::Relu
             })
         );
+        assert_eq!(
+            read(r#"{"kind": "lsh", "bucket": 32, "rounds": 2, "seed": 9}"#),
+            Ok(MechanismConfig::Lsh {
+                bucket: 32,
+                rounds: 2,
+                seed: 9
+            })
+        );
     }
 
     #[test]
@@ -338,6 +374,8 @@ mod tests {
             (r#"{"kind": "bigbrid"}"#, "did you mean bigbird"),
             (r#"{"kind": "flash", "window": 3}"#, "flash has no window"),
             (r#"{"kind": "dot", "seed": 3}"#, "dot has no seed"),
+            (r#"{"kind": "lsh", "block": 3}"#, "lsh has no block"),
+            (r#"{"kind": "block", "rounds": 3}"#, "block has no rounds"),
             (r#"{"kind": "block", "sise": 3}"#, "unknown field `sise`"),
             (
                 r#"{"kind": "linear", "features": 3}"#,
