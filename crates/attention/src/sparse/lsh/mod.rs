@@ -18,11 +18,13 @@
 
 mod hashing;
 mod seats;
+mod sight;
 
 use burn::tensor::{Bool, Int, Tensor, TensorData};
 
 pub use self::hashing::Lsh;
-use self::seats::{Round, Seating, Sight};
+use self::seats::{Chunks, Round, Seating};
+use self::sight::Sight;
 use crate::precision::{check, narrow, widen};
 use crate::tiled::{Flashed, flash_with_log_sum_exp, merge};
 use crate::{AttentionOptions, AttentionShape, Pattern};
@@ -75,7 +77,7 @@ pub fn lsh(
     }
 
     let sight = Sight::of(op, &options.pattern, &shape, &query.device());
-    let seating = Seating::of(hashing, &query, &sight);
+    let Seating { chunks, rounds } = Seating::of(hashing, &query, &sight);
     // Rounded once, not part by part.
     let stored = query.dtype();
     let [query, value] = [query, value].map(widen);
@@ -84,8 +86,9 @@ pub fn lsh(
         let [.., width] = tensor.dims();
         tensor.reshape([batch * heads * seq, width])
     });
-    let parts: Vec<Flashed> = (seating.rounds.iter())
-        .map(|round| one_round(&rows, round, &seating, &shape, options))
+    let parts: Vec<Flashed> = rounds
+        .into_iter()
+        .map(|round| one_round(&rows, round, chunks, &shape, options))
         .collect();
     let context = match parts.as_slice() {
         [one] => one.context.clone(),
@@ -106,31 +109,26 @@ fn units(rows: Tensor<4>) -> Tensor<4> {
 /// values.
 fn one_round(
     [query, key, value]: &[Tensor<2>; 3],
-    round: &Round,
-    seating: &Seating,
+    round: Round,
+    chunks: Chunks,
     shape: &AttentionShape,
     options: &AttentionOptions,
 ) -> Flashed {
-    let &Seating {
-        chunks,
-        seats,
-        keys,
-        ..
-    } = seating;
+    let Chunks { count, seats } = chunks;
     let (heads, device) = (shape.batch * shape.heads, query.device());
     let index = |rows: &[i32]| Tensor::<1, Int>::from_ints(rows, &device);
     let seated = index(&round.rows);
     let seated = |rows: &Tensor<2>| {
         let [_, width] = rows.dims();
         let sorted = rows.clone().select(0, seated.clone());
-        sorted.reshape([heads, chunks, seats, width])
+        sorted.reshape([heads, count, seats, width])
     };
     // Chunks are examples.
     let of_chunks = |tensor: Tensor<4>| {
         let [_, _, places, width] = tensor.dims();
-        tensor.reshape([heads * chunks, 1, places, width])
+        tensor.reshape([heads * count, 1, places, width])
     };
-    let hidden = TensorData::new(round.hidden.clone(), [heads * chunks, 1, seats, keys]);
+    let hidden = TensorData::new(round.hidden, [heads * count, 1, seats, chunks.keys()]);
     let hidden = Tensor::<4, Bool>::from_data(hidden, &device);
     let part = flash_with_log_sum_exp(
         of_chunks(seated(query)),
@@ -142,7 +140,7 @@ fn one_round(
     let back = |tensor: Tensor<4>| {
         let [.., width] = tensor.dims();
         tensor
-            .reshape([heads * chunks * seats, width])
+            .reshape([heads * count * seats, width])
             .select(0, seat_of.clone())
             .reshape([shape.batch, shape.heads, shape.seq_q, width])
     };

@@ -4,23 +4,46 @@
 //! All of it is whole numbers on the host. Sorting would bring them there anyway, on most
 //! backends.
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 
 use super::Lsh;
-use crate::pattern::rule::Rule;
-use crate::tiled::Spread;
-use crate::{AttentionShape, Pattern};
+use super::sight::Sight;
+use crate::AttentionShape;
 
 /// The places of every head on their seats, in every round.
 pub(super) struct Seating {
-    /// Chunks of a head.
-    pub(super) chunks: usize,
-    /// Seats of a chunk, and so many queries.
-    pub(super) seats: usize,
-    /// Keys that are seen from one: its own and those of the chunk before, or its own
-    /// alone where there is no other.
-    pub(super) keys: usize,
+    pub(super) chunks: Chunks,
     pub(super) rounds: Vec<Round>,
+}
+
+/// What the places of a head are cut into.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Chunks {
+    /// How many there are.
+    pub(super) count: usize,
+    /// Seats in each, and so many queries.
+    pub(super) seats: usize,
+}
+
+impl Chunks {
+    /// Keys that are seen from one: its own and those of the one before, or its own alone
+    /// where there is no other.
+    pub(super) fn keys(self) -> usize {
+        match self.count {
+            1 => self.seats,
+            _ => 2 * self.seats,
+        }
+    }
+
+    /// The one before, the last one before the first.
+    fn before(self, chunk: usize) -> usize {
+        (chunk + self.count - 1) % self.count
+    }
+
+    /// Seats of a head.
+    fn all_seats(self) -> usize {
+        self.count * self.seats
+    }
 }
 
 /// One round, for all examples and heads. Rows are those of `[batch, heads, seq]`.
@@ -43,13 +66,19 @@ impl Seating {
         } = sight.shape;
         // Two chunks see all of each other: there is nothing to sort.
         if seq <= hashing.bucket.saturating_mul(2) {
-            let mut all = Self::empty([1, seq, 1], batch * heads);
+            let chunks = Chunks {
+                count: 1,
+                seats: seq,
+            };
+            let mut all = Self::empty(chunks, 1, batch * heads);
             all.fill(sight, |_, _, _| 0);
             return all;
         }
-        let seats = hashing.bucket;
-        let sizes = [seq.div_ceil(seats), seats, hashing.rounds];
-        let mut seating = Self::empty(sizes, batch * heads);
+        let chunks = Chunks {
+            count: seq.div_ceil(hashing.bucket),
+            seats: hashing.bucket,
+        };
+        let mut seating = Self::empty(chunks, hashing.rounds, batch * heads);
         let hashes = hashing.hashes(query);
         seating.fill(sight, |head, round, place| {
             hashes[(head * seq + place) * hashing.rounds + round]
@@ -57,17 +86,14 @@ impl Seating {
         seating
     }
 
-    fn empty([chunks, seats, rounds]: [usize; 3], heads: usize) -> Self {
-        let keys = if chunks == 1 { seats } else { 2 * seats };
+    fn empty(chunks: Chunks, rounds: usize, heads: usize) -> Self {
         let round = || Round {
-            rows: Vec::with_capacity(heads * chunks * seats),
+            rows: Vec::new(),
             seat_of: Vec::new(),
-            hidden: vec![true; heads * chunks * seats * keys],
+            hidden: vec![true; heads * chunks.all_seats() * chunks.keys()],
         };
         Self {
             chunks,
-            seats,
-            keys,
             rounds: (0..rounds).map(|_| round()).collect(),
         }
     }
@@ -80,31 +106,31 @@ impl Seating {
             seq_k: seq,
             ..
         } = *sight.shape;
-        let all_seats = self.chunks * self.seats;
+        let (seats, keys) = (self.chunks.seats, self.chunks.keys());
+        let all_seats = self.chunks.all_seats();
         for head in 0..batch * heads {
             let orders: Vec<Order> = (0..self.rounds.len())
-                .map(|round| Order::by(|place| hash(head, round, place), seq, self))
+                .map(|round| Order::by(|place| hash(head, round, place), seq, self.chunks))
                 .collect();
             let mut sees_another = vec![false; seq];
             for (at, order) in orders.iter().enumerate() {
                 let hidden = &mut self.rounds[at].hidden;
-                let hidden = &mut hidden[head * all_seats * self.keys..][..all_seats * self.keys];
-                let before = &orders[..at];
+                let hidden = &mut hidden[head * all_seats * keys..][..all_seats * keys];
                 let look = Look {
                     sight,
                     head: [head / heads, head % heads],
                     order,
-                    before,
+                    before: &orders[..at],
                 };
-                for (chunk, hidden) in hidden.chunks_exact_mut(self.seats * self.keys).enumerate() {
+                for (chunk, hidden) in hidden.chunks_exact_mut(seats * keys).enumerate() {
                     look.from(chunk, hidden, &mut sees_another);
                 }
             }
             // Who sees nobody else, in any round, sees itself where it sits in the first.
             for place in (0..seq).filter(|&place| !sees_another[place]) {
                 let seat = orders[0].seat_of[place] as usize;
-                let own_key = self.keys - self.seats + seat % self.seats;
-                let at = (head * all_seats + seat) * self.keys + own_key;
+                let own_key = keys - seats + seat % seats;
+                let at = (head * all_seats + seat) * keys + own_key;
                 let own = std::slice::from_mut(&mut self.rounds[0].hidden[at]);
                 own[0] = false;
                 sight.hide(
@@ -138,46 +164,38 @@ struct Order {
     seat_of: Vec<u32>,
     /// In which chunk.
     chunk_of: Vec<u32>,
-    seats: usize,
-    chunks: usize,
+    chunks: Chunks,
 }
 
 impl Order {
     /// Sorted by hash, and among equals by place.
-    fn by(hash: impl Fn(usize) -> u32, seq: usize, seating: &Seating) -> Self {
-        let &Seating { chunks, seats, .. } = seating;
+    fn by(hash: impl Fn(usize) -> u32, seq: usize, chunks: Chunks) -> Self {
         let mut sorted: Vec<(u32, u32)> = (0..seq).map(|at| (hash(at), at as u32)).collect();
         sorted.sort_unstable();
         let mut places: Vec<u32> = sorted.into_iter().map(|(_, place)| place).collect();
         let (mut seat_of, mut chunk_of) = (vec![0; seq], vec![0; seq]);
         for (seat, &place) in places.iter().enumerate() {
             seat_of[place as usize] = seat as u32;
-            chunk_of[place as usize] = (seat / seats) as u32;
+            chunk_of[place as usize] = (seat / chunks.seats) as u32;
         }
-        places.resize(chunks * seats, NOBODY);
+        places.resize(chunks.all_seats(), NOBODY);
         Self {
             places,
             seat_of,
             chunk_of,
-            seats,
             chunks,
         }
     }
 
     fn in_chunk(&self, chunk: usize) -> &[u32] {
-        &self.places[chunk * self.seats..][..self.seats]
-    }
-
-    /// The chunk before, the last one before the first.
-    fn before(&self, chunk: usize) -> usize {
-        (chunk + self.chunks - 1) % self.chunks
+        &self.places[chunk * self.chunks.seats..][..self.chunks.seats]
     }
 
     /// The places that are seen from a chunk: of the one before, and its own.
     fn seen_from(&self, chunk: usize) -> Vec<u32> {
-        let before: &[u32] = match self.chunks {
+        let before: &[u32] = match self.chunks.count {
             1 => &[],
-            _ => self.in_chunk(self.before(chunk)),
+            _ => self.in_chunk(self.chunks.before(chunk)),
         };
         [before, self.in_chunk(chunk)].concat()
     }
@@ -219,7 +237,7 @@ impl Look<'_> {
             // A key that was seen before is not counted again.
             for (order, were_in) in self.before.iter().zip(&were_in) {
                 let own = order.chunk_of[query as usize];
-                let before = order.before(own as usize) as u32;
+                let before = order.chunks.before(own as usize) as u32;
                 for (hidden, &chunk) in hidden.iter_mut().zip(were_in) {
                     *hidden |= (chunk == own) | (chunk == before);
                 }
@@ -230,71 +248,10 @@ impl Look<'_> {
     }
 }
 
-/// What a pattern shows, on the host.
-pub(super) struct Sight<'a> {
-    shape: &'a AttentionShape,
-    rule: Rule,
-    /// A mask that hides more, and its sizes.
-    mask: Option<(Vec<bool>, [usize; 4])>,
-}
-
-impl<'a> Sight<'a> {
-    /// # Panics
-    ///
-    /// If the pattern does not fit the shape, naming `op`.
-    pub(super) fn of(
-        op: &str,
-        pattern: &Pattern,
-        shape: &'a AttentionShape,
-        device: &Device,
-    ) -> Self {
-        let (rule, mask) = pattern.split(op, shape, device);
-        let mask = mask.map(|mask| {
-            let dims = mask.dims();
-            (mask.into_data().iter().collect(), dims)
-        });
-        Self { shape, rule, mask }
-    }
-
-    /// Hides from a query of `[example, head]` what of these keys it may not see.
-    fn hide(&self, [example, head]: [usize; 2], query: u32, keys: &[u32], hidden: &mut [bool]) {
-        self.hide_by(&self.rule, example, query, keys, hidden);
-        if let Some((mask, dims)) = &self.mask {
-            let mask = Spread::new(mask, *dims);
-            for (hidden, &key) in hidden.iter_mut().zip(keys) {
-                *hidden = *hidden || mask.at([example, head, query as usize, key as usize]);
-            }
-        }
-    }
-
-    fn hide_by(&self, rule: &Rule, example: usize, query: u32, keys: &[u32], hidden: &mut [bool]) {
-        let pairs = hidden.iter_mut().zip(keys);
-        match rule {
-            Rule::Full => {}
-            // There are as many queries as keys: each has its own place.
-            Rule::Causal => pairs.for_each(|(hidden, &key)| *hidden |= key > query),
-            Rule::KeyLengths(lengths) => {
-                let length = lengths[example] as u32;
-                pairs.for_each(|(hidden, &key)| *hidden |= key >= length);
-            }
-            Rule::And(a, b) => {
-                self.hide_by(a, example, query, keys, hidden);
-                self.hide_by(b, example, query, keys, hidden);
-            }
-            rule => {
-                let query = query as usize..query as usize + 1;
-                for (hidden, &key) in pairs.filter(|(hidden, _)| !**hidden) {
-                    let seen = rule.seen(self.shape, example, query.clone(), key as usize);
-                    *hidden = seen & 1 == 0;
-                }
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pattern::rule::Rule;
 
     const SEQ: usize = 7;
 
@@ -318,7 +275,8 @@ mod tests {
             rule,
             mask: None,
         };
-        let mut seating = Seating::empty([4, 2, hashes.len()], heads);
+        let chunks = Chunks { count: 4, seats: 2 };
+        let mut seating = Seating::empty(chunks, hashes.len(), heads);
         seating.fill(&sight, |_, round, place| hashes[round][place]);
         let mut times = vec![vec![0; SEQ]; SEQ];
         for round in &seating.rounds {
