@@ -67,6 +67,7 @@ impl Lsh {
     }
 
     fn directions_of_a_round(self, seq: usize) -> Directions {
+        self.check("lsh hashing");
         let each = seq.div_ceil(self.bucket).div_ceil(2).max(1);
         if 2 * each <= HASHES_OF_ONE {
             return Directions { hashes: 1, each };
@@ -81,6 +82,10 @@ impl Lsh {
     /// The directions for so many places, `[rounds, hashes, each, d_head]` row by row:
     /// the columns of every round's `R`, where a hash is a pair those of one and then of
     /// the other.
+    ///
+    /// # Panics
+    ///
+    /// If there is no bucket or no round.
     pub fn directions(self, seq: usize, d_head: usize) -> Vec<f32> {
         let Directions { hashes, each } = self.directions_of_a_round(seq);
         let direction = |at: usize| {
@@ -101,6 +106,10 @@ impl Lsh {
     /// # Shapes
     ///
     /// - query: `[batch, heads, seq, d_head]`
+    ///
+    /// # Panics
+    ///
+    /// If there is no bucket or no round.
     pub fn hashes(self, query: &Tensor<4>) -> Vec<u32> {
         let [batch, heads, seq, d_head] = query.dims();
         let Directions { hashes, each } = self.directions_of_a_round(seq);
