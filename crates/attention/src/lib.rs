@@ -6,7 +6,7 @@
 //! | [`multi_head`] | the module: projections around any mechanism, chosen by its word |
 //! | [`mod@multiplicative`] | products through a matrix that is learned |
 //! | [`pattern`] | who may see whom: one vocabulary of masks for every mechanism |
-//! | [`sparse`] | scattered keys brought together: `strided` |
+//! | [`sparse`] | scattered keys brought together: `strided`, `lsh` |
 //! | [`mod@standard`] | softmax attention that holds the whole weight matrix and returns it; the readable reference |
 //! | [`mod@linear`] | products of features instead of a softmax: time and memory grow with the length alone; and `retention`, which forgets |
 //! | [`tiled`] | `flash`: the same result without the matrix, forward and backward |
@@ -57,6 +57,6 @@ pub use options::AttentionOptions;
 pub use pattern::Pattern;
 pub use positions::{alibi_slopes, rotate};
 pub use shape::AttentionShape;
-pub use sparse::strided;
+pub use sparse::{Lsh, lsh, strided};
 pub use standard::standard;
 pub use tiled::{Body, Flashed, flash, flash_with_log_sum_exp, merge, which_body};

@@ -7,7 +7,7 @@ use crate::counter::Normals;
 use crate::kept::Kept;
 use crate::linear::{FeatureMap, RandomFeatures, linear, retention, retention_decays};
 use crate::pattern::BigBird;
-use crate::sparse::strided;
+use crate::sparse::{Lsh, lsh, strided};
 use crate::{
     AttentionOptions, Body, Pattern, additive, flash, multiplicative, standard, which_body,
 };
@@ -16,7 +16,8 @@ use crate::{
 ///
 /// A mechanism that sees only some of the keys sees of these what the options' pattern
 /// shows, too. One with parameters of its own takes them as they are drawn before anything
-/// is learned, always the same: to measure it, not to train it.
+/// is learned, always the same: to measure it, not to train it. One that makes its keys of
+/// the queries, `lsh`, leaves the key unread, whatever it is.
 ///
 /// # Shapes
 ///
@@ -58,6 +59,11 @@ pub fn attend(
             let stride = MechanismConfig::stride(stride, seq_k);
             strided(query, key, value, stride, options)
         }
+        MechanismConfig::Lsh {
+            bucket,
+            rounds,
+            seed,
+        } => lsh(query, value, &Lsh::new(bucket, rounds, seed), options),
         MechanismConfig::Linear { features } => linear(query, key, value, features.into(), options),
         MechanismConfig::Performer { features, seed } => {
             let features = FeatureMap::FavorPlus(RandomFeatures::new(features, seed));
@@ -136,6 +142,7 @@ fn as_flash(
         | MechanismConfig::Multiplicative
         | MechanismConfig::Additive
         | MechanismConfig::Strided { .. }
+        | MechanismConfig::Lsh { .. }
         | MechanismConfig::Linear { .. }
         | MechanismConfig::Performer { .. }
         | MechanismConfig::Retention => None,

@@ -216,6 +216,13 @@ fn forward_work(problem: &Problem) -> f64 {
             let width = (problem.d_head + problem.d_value) as f64;
             return 2.0 * pairs * problem.density() * width;
         }
+        Formula::Hashed(hashing) => {
+            // Queries with directions and their opposites, then with the keys of two chunks.
+            let (seen, width) = (2 * hashing.bucket * hashing.rounds, problem.d_head);
+            let hash = 2 * hashing.directions.len();
+            let attend = seen.min(problem.seq_k) * (width + problem.d_value);
+            return 2.0 * (problem.queries() * (hash + attend)) as f64;
+        }
         Formula::Features(Features::Random { directions }) => directions.len() / problem.d_head,
         Formula::Features(_) | Formula::Retention(_) => problem.d_head,
     };

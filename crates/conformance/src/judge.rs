@@ -1,7 +1,7 @@
 //! One problem through one mechanism, judged by the oracle.
 
 use burn::tensor::{DType, Device, Tensor};
-use zoo_attention::{MechanismConfig, RandomFeatures, drawn_matrix, drawn_vector};
+use zoo_attention::{Lsh, MechanismConfig, RandomFeatures, drawn_matrix, drawn_vector};
 use zoo_testkit::{Formula, Mismatch, Parameter, Precision, Problem, solve_for};
 
 use crate::tensors::{Tensors, numbers};
@@ -60,9 +60,16 @@ pub fn check_gradients(
     judge_gradients(mechanism, problem, tensors, &all_queries(problem))
 }
 
-/// What a mechanism computes of a problem, if it takes it.
-pub fn given_to(mechanism: &MechanismConfig, problem: &Problem) -> Option<Problem> {
-    problem.given_to(mechanism, |parameter| match parameter {
+/// Whether a mechanism takes a problem.
+pub fn takes(mechanism: &MechanismConfig, problem: &Problem) -> bool {
+    // How many parameters there are counts here, not which.
+    let parameters = |parameter: Parameter| vec![0.0; parameter.count()];
+    problem.given_to(mechanism, parameters).is_some()
+}
+
+/// What a mechanism computes of a problem with these numbers.
+fn given(mechanism: &MechanismConfig, problem: &Problem, tensors: &Tensors) -> Problem {
+    let given = problem.given_to(mechanism, |parameter| match parameter {
         Parameter::Directions {
             count,
             seed,
@@ -70,12 +77,25 @@ pub fn given_to(mechanism: &MechanismConfig, problem: &Problem) -> Option<Proble
         } => RandomFeatures::new(count, seed).directions(d_head),
         Parameter::Vector { heads, d_head } => drawn_vector(heads, d_head),
         Parameter::Matrix { heads, d_head } => drawn_matrix(heads, d_head),
-    })
-}
-
-fn given(mechanism: &MechanismConfig, problem: &Problem) -> Problem {
-    given_to(mechanism, problem)
-        .unwrap_or_else(|| panic!("{mechanism:?} is not for the problem {}", problem.name))
+        Parameter::HashDirections {
+            bucket,
+            rounds,
+            seed,
+            seq,
+            d_head,
+        } => Lsh::new(bucket, rounds, seed).directions(seq, d_head),
+        // Between two directions, `f32` may go either way: the oracle takes both.
+        Parameter::Hashes {
+            bucket,
+            rounds,
+            seed,
+            ..
+        } => {
+            let hashes = Lsh::new(bucket, rounds, seed).hashes(&tensors.query);
+            hashes.into_iter().map(|hash| hash as f32).collect()
+        }
+    });
+    given.unwrap_or_else(|| panic!("{mechanism:?} is not for the problem {}", problem.name))
 }
 
 /// Every query of a problem, for the judges.
@@ -116,7 +136,7 @@ pub fn judge_context(
     queries: &[usize],
     context: Tensor<4>,
 ) -> Result<Errors, Mismatch> {
-    let problem = &given(mechanism, problem);
+    let problem = &given(mechanism, problem, tensors);
     let answer = solve_for(problem, &tensors.inputs(), queries);
     let tolerance = precision(tensors).forward(answer.largest_score);
     let context = rows(&numbers(context), queries, problem.d_value);
@@ -141,7 +161,7 @@ pub fn judge_gradients(
     tensors: Tensors,
     queries: &[usize],
 ) -> Result<Errors, Mismatch> {
-    let problem = &given(mechanism, problem);
+    let problem = &given(mechanism, problem, &tensors);
     let answer = solve_for(problem, &tensors.inputs(), queries);
     let precision = precision(&tensors);
     let forward = precision.forward(answer.largest_score);
@@ -156,10 +176,14 @@ pub fn judge_gradients(
         gradients: 0.0,
         share: error / forward.relative,
     };
-    // A query that nothing is asked of has no gradient.
-    let mut d_query = vec![0.0; problem.queries() * problem.d_head];
+    // A query that nothing is asked of has no gradient, but as a key.
+    let mut d_query = answer.d_query_as_key;
+    d_query.resize(problem.queries() * problem.d_head, 0.0);
     for (row, gradient) in queries.iter().zip(answer.d_query.chunks(problem.d_head)) {
-        d_query[row * problem.d_head..][..problem.d_head].copy_from_slice(gradient);
+        let own = &mut d_query[row * problem.d_head..][..problem.d_head];
+        own.iter_mut()
+            .zip(gradient)
+            .for_each(|(d, more)| *d += more);
     }
     // A gradient by a score is a difference, and rounded like what it is the difference
     // of. Where little is left, that is judged as a hundredth. Where nothing may be left,
@@ -167,7 +191,8 @@ pub fn judge_gradients(
     // in at two places, weights that are no softmax are divided at the end, and what is added to all scores of a query has a gradient of many
     // terms that cancel: these leave their rounding.
     const LITTLE: f64 = 0.01;
-    let inexact = problem.dropout.is_some() || problem.formula != Formula::Softmax;
+    let is_softmax = matches!(problem.formula, Formula::Softmax | Formula::Hashed(_));
+    let inexact = problem.dropout.is_some() || !is_softmax;
     let cancels = inexact || problem.bias.is_some_and(|[.., seq_k]| seq_k == 1);
     let least = |want: &[f64], terms: f64, inexact: bool| match inexact {
         true => terms,

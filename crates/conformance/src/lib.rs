@@ -7,7 +7,7 @@ mod judge;
 mod tensors;
 
 pub use judge::{
-    Errors, all_queries, check_forward, check_gradients, given_to, judge_context, judge_forward,
-    judge_gradients,
+    Errors, all_queries, check_forward, check_gradients, judge_context, judge_forward,
+    judge_gradients, takes,
 };
 pub use tensors::{Tensors, numbers};

@@ -1,5 +1,7 @@
 //! What a mechanism computes, where that is not softmax attention.
 
+use crate::hashed::Hashing;
+
 /// How scores become weights.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Formula {
@@ -14,6 +16,8 @@ pub enum Formula {
     Multiplicative(Vec<f32>),
     /// `φ(q_i)·φ(k_j) / Σ_j φ(q_i)·φ(k_j)`
     Features(Features),
+    /// The softmax over the keys that hash as the query does, which are queries of length 1.
+    Hashed(Hashing),
     /// `scale · γ^(i - j) q_i·k_j`, with a `γ` for each key and value head.
     Retention(Vec<f64>),
 }

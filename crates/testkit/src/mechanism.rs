@@ -4,6 +4,7 @@ use zoo_words::{LinearFeatures, MechanismConfig};
 
 use crate::dropped::scramble;
 use crate::formula::{Features, Formula};
+use crate::hashed::{Hashing, directions};
 use crate::mask::Mask;
 use crate::problem::Problem;
 
@@ -18,6 +19,32 @@ pub enum Parameter {
         seed: u64,
         /// Numbers in each.
         d_head: usize,
+    },
+    /// `[rounds, hashes, each, d_head]`: the directions that queries are hashed by, where a
+    /// hash is a pair those of one and then of the other.
+    HashDirections {
+        /// Places in a chunk.
+        bucket: usize,
+        /// How often there are others.
+        rounds: usize,
+        /// Which ones.
+        seed: u64,
+        /// Places.
+        seq: usize,
+        /// Numbers in each.
+        d_head: usize,
+    },
+    /// `[batch, heads, seq, rounds]`: the hashes that came of it, of the queries of the
+    /// problem.
+    Hashes {
+        /// Places in a chunk.
+        bucket: usize,
+        /// How often they are sorted.
+        rounds: usize,
+        /// By which hashes.
+        seed: u64,
+        /// Queries of all examples and heads together.
+        queries: usize,
     },
     /// `[heads, d_head]`: the vectors of an additive score.
     Vector {
@@ -40,6 +67,19 @@ impl Parameter {
     pub fn count(self) -> usize {
         match self {
             Self::Directions { count, d_head, .. } => count * d_head,
+            Self::HashDirections {
+                bucket,
+                rounds,
+                seq,
+                d_head,
+                ..
+            } => {
+                let [hashes, each] = directions(seq, bucket);
+                rounds * hashes * each * d_head
+            }
+            Self::Hashes {
+                rounds, queries, ..
+            } => rounds * queries,
             Self::Vector { heads, d_head } => heads * d_head,
             Self::Matrix { heads, d_head } => heads * d_head * d_head,
         }
@@ -122,6 +162,36 @@ impl Problem {
                 seeing(Mask::Blocks {
                     size: block,
                     seen: seen.collect(),
+                })
+            }
+            MechanismConfig::Lsh {
+                bucket,
+                rounds,
+                seed,
+            } => {
+                let is_its_own = self.seq_q == self.seq_k && self.kv_heads == self.heads;
+                // They would have to be sorted, too.
+                let has_places = self.alibi || self.bias.is_some() || self.dropout.is_some();
+                let seq = self.seq_k;
+                (is_its_own && !has_places).then(|| Self {
+                    formula: Formula::Hashed(Hashing {
+                        bucket,
+                        rounds,
+                        directions: parameters(Parameter::HashDirections {
+                            bucket,
+                            rounds,
+                            seed,
+                            seq,
+                            d_head: self.d_head,
+                        }),
+                        hashes: parameters(Parameter::Hashes {
+                            bucket,
+                            rounds,
+                            seed,
+                            queries: self.queries(),
+                        }),
+                    }),
+                    ..problem
                 })
             }
             MechanismConfig::Linear { features } => by(Formula::Features(match features {
@@ -280,11 +350,26 @@ mod tests {
         let mut checked = 0;
         let parameters = |parameter: Parameter| {
             let sizes = [1, 1, parameter.count(), 1, 1];
-            Problem::new("parameters", sizes).inputs().query
+            let drawn = Problem::new("parameters", sizes).inputs().query;
+            match parameter {
+                // A step must not change who sees whom: nobody is nearer to any of these,
+                // so that the hashes may be anything.
+                Parameter::HashDirections { .. } => vec![0.0; parameter.count()],
+                Parameter::Hashes { .. } => {
+                    let sign = |x: &f32| if *x > 0.0 { 1.0 } else { 0.0 };
+                    drawn.iter().map(sign).collect()
+                }
+                _ => drawn,
+            }
         };
         for mechanism in [
             MechanismConfig::Multiplicative,
             MechanismConfig::Additive,
+            MechanismConfig::Lsh {
+                bucket: 2,
+                rounds: 2,
+                seed: 0,
+            },
             MechanismConfig::from(Mechanism::Linear),
             MechanismConfig::Linear {
                 features: LinearFeatures::Relu,
@@ -312,7 +397,9 @@ mod tests {
                     continue;
                 }
                 let inputs = problem.inputs();
-                let answer = solve(&problem, &inputs);
+                let mut answer = solve(&problem, &inputs);
+                let as_keys = answer.d_query_as_key.iter();
+                (answer.d_query.iter_mut().zip(as_keys)).for_each(|(d, more)| *d += more);
                 let [d_query, d_key, d_value, _] = central_differences(&problem, &inputs);
                 for (name, numbers, by_hand, by_difference) in [
                     ("d_query", &inputs.query, &answer.d_query, &d_query),

@@ -19,6 +19,7 @@
 
 use crate::dropped::is_dropped;
 use crate::formula::Formula;
+use crate::hashed::solve_by_hashing;
 use crate::problem::{Inputs, Problem};
 use crate::products::solve_by_products;
 
@@ -39,6 +40,9 @@ pub struct Answer {
     pub terms: Terms,
     /// `[queries, d_head]`
     pub d_query: Vec<f64>,
+    /// `[batch, heads, seq_q, d_head]`: by all queries, as the keys that are made of them;
+    /// empty where none are.
+    pub d_query_as_key: Vec<f64>,
     /// `[batch, kv_heads, seq_k, d_head]`
     pub d_key: Vec<f64>,
     /// `[batch, kv_heads, seq_k, d_value]`
@@ -73,6 +77,7 @@ impl Answer {
             largest_score: 0.0,
             terms: Terms::default(),
             d_query: vec![0.0; queries * problem.d_head],
+            d_query_as_key: Vec::new(),
             d_key: vec![0.0; inputs.key.len()],
             d_value: vec![0.0; inputs.value.len()],
             d_bias: vec![0.0; inputs.bias.len()],
@@ -101,8 +106,9 @@ pub fn solve(problem: &Problem, inputs: &Inputs) -> Answer {
 pub fn solve_for(problem: &Problem, inputs: &Inputs, queries: &[usize]) -> Answer {
     match &problem.formula {
         Formula::Softmax | Formula::Additive(_) | Formula::Multiplicative(_) => {
-            solve_by_softmax(problem, inputs, queries)
+            solve_by_softmax(problem, inputs, queries, &|row| Keys::of(problem, row))
         }
+        Formula::Hashed(hashing) => solve_by_hashing(problem, hashing, inputs, queries),
         Formula::Features(features) => {
             solve_by_products(problem, Some(features), &[], inputs, queries)
         }
@@ -110,7 +116,31 @@ pub fn solve_for(problem: &Problem, inputs: &Inputs, queries: &[usize]) -> Answe
     }
 }
 
-fn solve_by_softmax(problem: &Problem, inputs: &Inputs, queries: &[usize]) -> Answer {
+/// What a query looks at.
+pub(crate) struct Keys<'a> {
+    /// In place of the keys given.
+    pub(crate) numbers: Option<&'a [f64]>,
+    /// The places it sees, in order.
+    pub(crate) seen: Vec<usize>,
+}
+
+impl Keys<'_> {
+    /// As the problem says it.
+    fn of(problem: &Problem, row: usize) -> Self {
+        let hidden = problem.hidden_from(row);
+        Self {
+            numbers: None,
+            seen: (0..problem.seq_k).filter(|&j| !hidden[j]).collect(),
+        }
+    }
+}
+
+pub(crate) fn solve_by_softmax<'a>(
+    problem: &Problem,
+    inputs: &Inputs,
+    queries: &[usize],
+    keys_of: &dyn Fn(usize) -> Keys<'a>,
+) -> Answer {
     let (d_head, d_value) = (problem.d_head, problem.d_value);
     let seq_k = problem.seq_k;
     let network = match &problem.formula {
@@ -122,7 +152,7 @@ fn solve_by_softmax(problem: &Problem, inputs: &Inputs, queries: &[usize]) -> An
         _ => None,
     };
     let scale = match problem.formula {
-        Formula::Softmax => problem.scale(),
+        Formula::Softmax | Formula::Hashed(_) => problem.scale(),
         _ => problem.scale.unwrap_or(1.0),
     };
 
@@ -154,8 +184,11 @@ fn solve_by_softmax(problem: &Problem, inputs: &Inputs, queries: &[usize]) -> An
             }
         };
         let upstream = vector(&inputs.upstream, row, d_value);
-        let hidden = problem.hidden_from(row);
-        let seen: Vec<usize> = (0..seq_k).filter(|&j| !hidden[j]).collect();
+        let Keys { numbers, seen } = keys_of(row);
+        let key_at = |place: usize| match numbers {
+            None => vector(&inputs.key, place, d_head),
+            Some(keys) => keys[place * d_head..][..d_head].to_vec(),
+        };
 
         let i = row % problem.seq_q;
         let place_in_bias = |j: usize| bias_place(problem, [example, head, i, j]);
@@ -163,7 +196,7 @@ fn solve_by_softmax(problem: &Problem, inputs: &Inputs, queries: &[usize]) -> An
         // What a gradient is multiplied by on its way from a score to its product.
         let mut bends = Vec::new();
         for &j in &seen {
-            let key = vector(&inputs.key, first_key + j, d_head);
+            let key = key_at(first_key + j);
             let product = match network {
                 None => scale * dot(&query, &key),
                 Some(vectors) => {
@@ -220,7 +253,7 @@ fn solve_by_softmax(problem: &Problem, inputs: &Inputs, queries: &[usize]) -> An
         for (j, bend) in seen.into_iter().zip(bends) {
             let (weight, place) = (answer.weights[at * seq_k + j], first_key + j);
             let value = vector(&inputs.value, place, d_value);
-            let key = vector(&inputs.key, place, d_head);
+            let key = key_at(place);
             let d_weight = factor(j) * dot(&upstream, &value);
             let d_score = weight * (d_weight - mean);
             d_score_terms = d_score_terms.max((weight * d_weight).abs());

@@ -47,7 +47,7 @@ pub struct MultiHeadAttentionConfig {
     /// Whether queries have a bias. Default: yes.
     #[config(default = true)]
     pub query_bias: bool,
-    /// Whether keys have a bias. Default: yes.
+    /// Whether keys have a bias, where they are not made of the queries. Default: yes.
     #[config(default = true)]
     pub key_bias: bool,
     /// Whether values have a bias. Default: yes.
@@ -115,6 +115,27 @@ pub enum MultiHeadError {
         /// Numbers in a head.
         d_head: usize,
     },
+    /// There are no keys to be shared.
+    #[error(
+        "mechanism {mechanism} makes a key of each query: kv_heads = {kv_heads} must be \
+         heads = {heads}"
+    )]
+    OwnKeys {
+        /// The mechanism.
+        mechanism: Mechanism,
+        /// Query heads.
+        heads: usize,
+        /// Key and value heads.
+        kv_heads: usize,
+    },
+    /// The mechanism sorts places.
+    #[error("mechanism {mechanism} sorts places by their hashes, which {option} cannot follow")]
+    Sorted {
+        /// The mechanism.
+        mechanism: Mechanism,
+        /// What was asked for.
+        option: &'static str,
+    },
     /// The mechanism has no scores or weights.
     #[error("mechanism {mechanism} has no scores or weights for {option} to change")]
     NoScores {
@@ -166,13 +187,14 @@ impl MultiHeadAttentionConfig {
         };
         let vector = || TensorData::new(drawn_vector(heads, d_head), [heads, d_head]);
         let matrix = || TensorData::new(drawn_matrix(heads, d_head), [heads, d_head, d_head]);
+        let has_keys = !self.makes_keys_of_queries();
         Ok(MultiHeadAttention {
             query: linear(self.d_model, heads * d_head, self.query_bias),
-            key: linear(self.d_model, kv_heads * d_head, self.key_bias),
+            key: has_keys.then(|| linear(self.d_model, kv_heads * d_head, self.key_bias)),
             value: linear(self.d_model, kv_heads * d_head, self.value_bias),
             output: linear(heads * d_head, self.d_model, self.output_bias),
             query_norm: norm(),
-            key_norm: norm(),
+            key_norm: norm().filter(|_| has_keys),
             vector: (self.mechanism == MechanismConfig::Additive)
                 .then(|| Param::from_tensor(Tensor::from_data(vector(), device))),
             matrix: (self.mechanism == MechanismConfig::Multiplicative)
@@ -240,6 +262,13 @@ impl MultiHeadAttentionConfig {
         }
 
         let mechanism = self.mechanism.mechanism();
+        if self.makes_keys_of_queries() && kv_heads != heads {
+            return Err(MultiHeadError::OwnKeys {
+                mechanism,
+                heads,
+                kv_heads,
+            });
+        }
         let has_scores = !matches!(
             mechanism,
             Mechanism::Linear | Mechanism::Performer | Mechanism::Retention
@@ -256,8 +285,15 @@ impl MultiHeadAttentionConfig {
             if is_asked_for && !has_scores {
                 return Err(MultiHeadError::NoScores { mechanism, option });
             }
+            if is_asked_for && mechanism == Mechanism::Lsh && option != "temperature" {
+                return Err(MultiHeadError::Sorted { mechanism, option });
+            }
         }
         Ok((kv_heads, d_head))
+    }
+
+    fn makes_keys_of_queries(&self) -> bool {
+        matches!(self.mechanism, MechanismConfig::Lsh { .. })
     }
 }
 
@@ -269,6 +305,9 @@ fn least_sizes(mechanism: &MechanismConfig) -> Vec<(&'static str, usize)> {
             stride: Some(stride),
         } => vec![("stride", stride)],
         MechanismConfig::BigBird { block, .. } => vec![("block", block)],
+        MechanismConfig::Lsh { bucket, rounds, .. } => {
+            vec![("bucket", bucket), ("rounds", rounds)]
+        }
         MechanismConfig::Performer { features, .. } => vec![("features", features)],
         _ => vec![],
     }
@@ -346,6 +385,28 @@ mod tests {
             "kv_heads = 2 was given to mechanism multi-query, which has 1 of them",
         );
         refused(new(8, 0), "heads must be at least 1, got 0");
+        let lsh = |heads| new(8, heads).with_mechanism(Mechanism::Lsh.into());
+        refused(
+            lsh(4).with_kv_heads(Some(2)),
+            "mechanism lsh makes a key of each query: kv_heads = 2 must be heads = 4",
+        );
+        refused(
+            lsh(2).with_positions(Positions::Alibi),
+            "mechanism lsh sorts places by their hashes, which ALiBi cannot follow",
+        );
+        refused(
+            lsh(2).with_dropout(0.1),
+            "mechanism lsh sorts places by their hashes, which dropout cannot follow",
+        );
+        let none = MechanismConfig::Lsh {
+            bucket: 8,
+            rounds: 0,
+            seed: 0,
+        };
+        refused(
+            new(8, 2).with_mechanism(none),
+            "rounds must be at least 1, got 0",
+        );
     }
 
     #[test]

@@ -36,8 +36,8 @@ use crate::{AttentionOptions, Dropout, Pattern, additive, alibi_slopes, multipli
 pub struct MultiHeadAttention {
     /// `d_model -> heads * d_head`
     pub query: Linear,
-    /// `d_model -> kv_heads * d_head`
-    pub key: Linear,
+    /// `d_model -> kv_heads * d_head`; none where keys are made of the queries.
+    pub key: Option<Linear>,
     /// `d_model -> kv_heads * d_head`
     pub value: Linear,
     /// `heads * d_head -> d_model`
@@ -90,6 +90,8 @@ pub struct NoWeights {
 
 impl MultiHeadAttention {
     /// Attends from `query` to `key` and `value`: for self-attention, three times the same.
+    /// A mechanism that makes its keys of the queries is for that alone, and leaves `key`
+    /// unread.
     ///
     /// Weights are forgotten on devices that take gradients only, and others every time.
     ///
@@ -179,8 +181,13 @@ impl MultiHeadAttention {
         [query, key, value]: [Tensor<3>; 3],
         [first_query, first_key]: [i64; 2],
     ) -> (Tensor<4>, Tensor<4>, Tensor<4>) {
-        let (key, value) = self.projected_keys(key, value, first_key);
-        (self.projected_queries(query, first_query), key, value)
+        let query = self.projected_queries(query, first_query);
+        let (key, value) = match &self.key {
+            Some(_) => self.projected_keys(key, value, first_key),
+            // Made of the queries, by the mechanism.
+            None => (query.clone(), self.projected_values(value)),
+        };
+        (query, key, value)
     }
 
     fn projected_queries(&self, query: Tensor<3>, first: i64) -> Tensor<4> {
@@ -194,9 +201,19 @@ impl MultiHeadAttention {
         value: Tensor<3>,
         first: i64,
     ) -> (Tensor<4>, Tensor<4>) {
-        let key = self.split(self.key.forward(key), self.kv_heads);
-        let value = self.split(self.value.forward(value), self.kv_heads);
-        (self.placed(key, &self.key_norm, first), value)
+        let Some(projection) = &self.key else {
+            panic!(
+                "multi-head attention: {} makes its keys of its queries, and has none for a memory",
+                self.mechanism.mechanism()
+            );
+        };
+        let key = self.split(projection.forward(key), self.kv_heads);
+        let key = self.placed(key, &self.key_norm, first);
+        (key, self.projected_values(value))
+    }
+
+    fn projected_values(&self, value: Tensor<3>) -> Tensor<4> {
+        self.split(self.value.forward(value), self.kv_heads)
     }
 
     /// `[batch, seq, heads * d_head]` as `[batch, heads, seq, d_head]`.

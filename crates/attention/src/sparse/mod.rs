@@ -5,6 +5,8 @@
 //! tile: they are brought together first, attended to on their own, and
 //! [joined](crate::merge) exactly.
 
+mod lsh;
 mod strided;
 
+pub use lsh::{Lsh, lsh};
 pub use strided::strided;

@@ -42,7 +42,6 @@ mod ops;
 mod portable;
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
 mod sight;
-#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
 mod spread;
 
 use std::sync::Arc;
@@ -55,6 +54,7 @@ use burn::tensor::{Bool, Tensor};
 pub use self::body::Body;
 pub use self::merge::merge;
 use self::ops::{Bias, MoreHidden, TiledForward, TiledSettings};
+pub(crate) use self::spread::Spread;
 use crate::precision::{check, narrow, widen};
 use crate::{AttentionOptions, AttentionShape};
 

@@ -3,6 +3,7 @@
 
 mod additive;
 mod drawn;
+mod lsh;
 mod misuses;
 mod multi_head;
 mod numbers_that_are_none;
@@ -88,6 +89,7 @@ fn trials(opened: &Opened) -> Vec<Trial> {
     }
     trials.extend(others::trials(opened));
     trials.extend(additive::trials(device));
+    trials.extend(lsh::trials(device));
     trials.extend(multi_head::trials(opened));
     trials.extend(tiled::trials(device));
     for problem in catalogue() {

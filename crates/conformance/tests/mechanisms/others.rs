@@ -9,7 +9,7 @@ use zoo_attention::{
     RandomFeatures, attend, linear, standard,
 };
 use zoo_backend::Opened;
-use zoo_conformance::{Tensors, all_queries, check_gradients, given_to, judge_gradients, numbers};
+use zoo_conformance::{Tensors, all_queries, check_gradients, judge_gradients, numbers, takes};
 use zoo_testkit::{Mask, Precision, Problem, find};
 
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
@@ -17,7 +17,7 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
     for (name, mechanism) in mechanisms() {
         for problem in PROBLEMS {
             let problem = find(problem).expect("a problem of the catalogue");
-            if given_to(&mechanism, &problem).is_none() {
+            if !takes(&mechanism, &problem) {
                 continue;
             }
             let (mechanism, device) = (mechanism.clone(), opened.device.clone());
@@ -120,6 +120,14 @@ fn mechanisms() -> Vec<(&'static str, MechanismConfig)> {
                 global: 1,
                 random: 1,
                 seed: 5,
+            },
+        ),
+        (
+            "lsh",
+            MechanismConfig::Lsh {
+                bucket: 2,
+                rounds: 2,
+                seed: 1,
             },
         ),
         ("linear", Mechanism::Linear.into()),

@@ -68,6 +68,15 @@ pub enum MechanismConfig {
         /// Which ones.
         seed: u64,
     },
+    /// Keys that hash as the query does, keys being made of the queries.
+    Lsh {
+        /// Places that are sorted together.
+        bucket: usize,
+        /// How often they are sorted, by other hashes each time.
+        rounds: usize,
+        /// By which ones.
+        seed: u64,
+    },
     /// Products of features.
     Linear {
         /// Which features.
@@ -120,6 +129,11 @@ impl From<Mechanism> for MechanismConfig {
                 random: 3,
                 seed: 0,
             },
+            Mechanism::Lsh => Self::Lsh {
+                bucket: 64,
+                rounds: 4,
+                seed: 0,
+            },
             Mechanism::Linear => Self::Linear {
                 features: LinearFeatures::Elu1,
             },
@@ -148,6 +162,7 @@ impl MechanismConfig {
             Self::Strided { .. } => Mechanism::Strided,
             Self::Longformer { .. } => Mechanism::Longformer,
             Self::BigBird { .. } => Mechanism::BigBird,
+            Self::Lsh { .. } => Mechanism::Lsh,
             Self::Linear { .. } => Mechanism::Linear,
             Self::Performer { .. } => Mechanism::Performer,
             Self::Retention => Mechanism::Retention,
@@ -170,7 +185,10 @@ impl MechanismConfig {
     /// Whether it can be computed one place after the other: what a place sees must not
     /// depend on how many there will be.
     pub fn can_decode(&self) -> bool {
-        !matches!(self, Self::BigBird { .. } | Self::Strided { stride: None })
+        !matches!(
+            self,
+            Self::BigBird { .. } | Self::Strided { stride: None } | Self::Lsh { .. }
+        )
     }
 
     /// The stride of [`Strided`](Self::Strided) for so many keys.
@@ -192,6 +210,8 @@ struct Table {
     block: Option<usize>,
     neighbours: Option<usize>,
     random: Option<usize>,
+    bucket: Option<usize>,
+    rounds: Option<usize>,
     features: Option<Features>,
     seed: Option<u64>,
 }
@@ -219,6 +239,8 @@ impl Table {
             ("block", self.block),
             ("neighbours", self.neighbours),
             ("random", self.random),
+            ("bucket", self.bucket),
+            ("rounds", self.rounds),
         ];
         let (mut features, mut seed) = (self.features, self.seed);
         let mut take = |name: &str| {
@@ -254,6 +276,15 @@ impl Table {
                 *neighbours = take("neighbours").unwrap_or(*neighbours);
                 *global = take("global").unwrap_or(*global);
                 *random = take("random").unwrap_or(*random);
+                *own = seed.take().unwrap_or(*own);
+            }
+            MechanismConfig::Lsh {
+                bucket,
+                rounds,
+                seed: own,
+            } => {
+                *bucket = take("bucket").unwrap_or(*bucket);
+                *rounds = take("rounds").unwrap_or(*rounds);
                 *own = seed.take().unwrap_or(*own);
             }
             MechanismConfig::Linear { features: own } => match features.take() {
@@ -364,6 +395,14 @@ mod tests {
                 features: LinearFeatures::Relu
             })
         );
+        assert_eq!(
+            read(r#"{"kind": "lsh", "bucket": 32, "rounds": 2, "seed": 9}"#),
+            Ok(MechanismConfig::Lsh {
+                bucket: 32,
+                rounds: 2,
+                seed: 9
+            })
+        );
     }
 
     #[test]
@@ -383,6 +422,8 @@ mod tests {
             (r#"{"kind": "bigbrid"}"#, "did you mean bigbird"),
             (r#"{"kind": "flash", "window": 3}"#, "flash has no window"),
             (r#"{"kind": "dot", "seed": 3}"#, "dot has no seed"),
+            (r#"{"kind": "lsh", "block": 3}"#, "lsh has no block"),
+            (r#"{"kind": "block", "rounds": 3}"#, "block has no rounds"),
             (r#"{"kind": "block", "sise": 3}"#, "unknown field `sise`"),
             (
                 r#"{"kind": "linear", "features": 3}"#,

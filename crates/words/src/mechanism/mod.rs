@@ -37,6 +37,8 @@ pub enum Mechanism {
     Longformer,
     /// Neighbours, a few places for everyone, and a few at random, by blocks.
     BigBird,
+    /// Keys that hash as the query does.
+    Lsh,
     /// Products of features instead of a softmax.
     Linear,
     /// The same with random features whose products are, on average, the softmax's.
@@ -62,7 +64,7 @@ pub struct About {
 
 impl Mechanism {
     /// Every mechanism, in the order they are shown.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Standard,
         Self::Flash,
         Self::MultiQuery,
@@ -75,6 +77,7 @@ impl Mechanism {
         Self::Strided,
         Self::Longformer,
         Self::BigBird,
+        Self::Lsh,
         Self::Linear,
         Self::Performer,
         Self::Retention,
@@ -95,6 +98,7 @@ impl Mechanism {
             Self::Strided => "strided",
             Self::Longformer => "longformer",
             Self::BigBird => "bigbird",
+            Self::Lsh => "lsh",
             Self::Linear => "linear",
             Self::Performer => "performer",
             Self::Retention => "retention",
@@ -189,6 +193,13 @@ impl Mechanism {
                 memory: "n",
                 exactness: EXACT,
                 paper: ("Zaheer 2020", "https://arxiv.org/abs/2007.14062"),
+            },
+            Self::Lsh => About {
+                computes: "softmax over the keys that hash as the query does, up to 2·w in each of r rounds",
+                time: "n·r·(w + sqrt(n/w))",
+                memory: "n·r·w",
+                exactness: "with unit queries for keys",
+                paper: ("Kitaev 2020", "https://arxiv.org/abs/2001.04451"),
             },
             Self::Linear => About {
                 computes: "products of features, elu(x) + 1 or relu, instead of a softmax",
