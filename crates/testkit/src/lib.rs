@@ -14,10 +14,13 @@ mod dropped;
 mod formula;
 mod mask;
 mod mechanism;
+mod one;
 mod oracle;
+mod predicted;
 mod problem;
 mod products;
 mod sample;
+mod score;
 mod tolerance;
 
 pub use catalogue::{catalogue, find};
