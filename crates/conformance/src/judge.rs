@@ -1,6 +1,6 @@
 //! One problem through one mechanism, judged by the oracle.
 
-use burn::tensor::{DType, Device};
+use burn::tensor::{DType, Device, TensorData};
 use zoo_attention::{MechanismConfig, RandomFeatures, drawn_matrix, drawn_vector};
 use zoo_testkit::{Formula, Mismatch, Parameter, Precision, Problem, solve_for};
 
@@ -62,19 +62,32 @@ pub fn check_gradients(
 
 /// What a mechanism computes of a problem, if it takes it.
 pub fn given_to(mechanism: &MechanismConfig, problem: &Problem) -> Option<Problem> {
+    given_in(DType::F32, mechanism, problem)
+}
+
+/// The same with the parameters that queries of a number type are given, rounded like these.
+fn given_in(dtype: DType, mechanism: &MechanismConfig, problem: &Problem) -> Option<Problem> {
     problem.given_to(mechanism, |parameter| match parameter {
         Parameter::Directions {
             count,
             seed,
             d_head,
         } => RandomFeatures::new(count, seed).directions(d_head),
-        Parameter::Vector { heads, d_head } => drawn_vector(heads, d_head),
-        Parameter::Matrix { heads, d_head } => drawn_matrix(heads, d_head),
+        Parameter::Vector { heads, d_head } => rounded(drawn_vector(heads, d_head), dtype),
+        Parameter::Matrix { heads, d_head } => rounded(drawn_matrix(heads, d_head), dtype),
     })
 }
 
-fn given(mechanism: &MechanismConfig, problem: &Problem) -> Problem {
-    given_to(mechanism, problem)
+fn rounded(numbers: Vec<f32>, dtype: DType) -> Vec<f32> {
+    let count = numbers.len();
+    TensorData::new(numbers, [count])
+        .convert_dtype(dtype)
+        .iter::<f32>()
+        .collect()
+}
+
+fn given(mechanism: &MechanismConfig, problem: &Problem, tensors: &Tensors) -> Problem {
+    given_in(tensors.query.dtype(), mechanism, problem)
         .unwrap_or_else(|| panic!("{mechanism:?} is not for the problem {}", problem.name))
 }
 
@@ -95,7 +108,7 @@ pub fn judge_forward(
     tensors: &Tensors,
     queries: &[usize],
 ) -> Result<Errors, Mismatch> {
-    let problem = &given(mechanism, problem);
+    let problem = &given(mechanism, problem, tensors);
     let answer = solve_for(problem, &tensors.inputs(), queries);
     let tolerance = precision(tensors).forward(answer.largest_score);
     let context = rows(
@@ -124,7 +137,7 @@ pub fn judge_gradients(
     tensors: Tensors,
     queries: &[usize],
 ) -> Result<Errors, Mismatch> {
-    let problem = &given(mechanism, problem);
+    let problem = &given(mechanism, problem, &tensors);
     let answer = solve_for(problem, &tensors.inputs(), queries);
     let precision = precision(&tensors);
     let forward = precision.forward(answer.largest_score);

@@ -6,7 +6,7 @@ use super::{MultiHeadAttention, Positions};
 use crate::Pattern;
 use crate::cache::KvCache;
 use crate::linear::{FeatureMap, LinearState, RandomFeatures, retention_decays};
-use crate::mechanism::{Mechanism, MechanismConfig};
+use crate::mechanism::{Mechanism, MechanismConfig, attend};
 
 /// What a layer keeps of the places before.
 #[derive(Debug, Clone)]
@@ -42,12 +42,17 @@ impl MultiHeadAttention {
     pub fn decode_cache(&self, capacity: usize) -> Result<DecodeCache, CannotDecode> {
         let state = |state| Inside::State { state, places: 0 };
         let inside = match self.mechanism {
-            MechanismConfig::BigBird { .. } | MechanismConfig::Strided { stride: None } => {
+            MechanismConfig::BigBird { .. }
+            | MechanismConfig::LocalP { .. }
+            | MechanismConfig::Strided { stride: None }
+            | MechanismConfig::Fixed { block: None, .. } => {
                 let mechanism = self.mechanism.mechanism();
                 return Err(CannotDecode { mechanism });
             }
             // Distances are told by places, which a ring forgets.
-            MechanismConfig::SlidingWindow { window } if self.positions != Positions::Alibi => {
+            MechanismConfig::SlidingWindow { window } | MechanismConfig::LocalM { window }
+                if self.positions != Positions::Alibi =>
+            {
                 Inside::Window(KvCache::ring(window.saturating_add(1)))
             }
             MechanismConfig::Linear { features } => {
@@ -102,7 +107,14 @@ impl MultiHeadAttention {
             Inside::Places(cache) => {
                 let [key, value] = cache.append(key, value);
                 let options = self.options(&query, Pattern::Causal);
-                self.attended(query, key, value, &options)
+                match self.mechanism {
+                    // Level with the first key is the first place alone, not this one.
+                    MechanismConfig::LocalM { window } => {
+                        let level = MechanismConfig::SlidingWindow { window };
+                        attend(level, query, key, value, &options)
+                    }
+                    _ => self.attended(query, key, value, &options),
+                }
             }
             Inside::Window(cache) => {
                 let [key, value] = cache.append(key, value);

@@ -5,6 +5,8 @@
 //! tile: they are brought together first, attended to on their own, and
 //! [joined](crate::merge) exactly.
 
+mod fixed;
 mod strided;
 
+pub use fixed::fixed;
 pub use strided::strided;

@@ -3,6 +3,8 @@
 
 mod additive;
 mod drawn;
+mod hard;
+mod local;
 mod misuses;
 mod multi_head;
 mod numbers_that_are_none;
@@ -88,6 +90,8 @@ fn trials(opened: &Opened) -> Vec<Trial> {
     }
     trials.extend(others::trials(opened));
     trials.extend(additive::trials(device));
+    trials.extend(hard::trials(device));
+    trials.extend(local::trials(device));
     trials.extend(multi_head::trials(opened));
     trials.extend(tiled::trials(device));
     for problem in catalogue() {
