@@ -113,6 +113,7 @@ pub(crate) fn solve_by_one(
         d_query: d_score_terms * largest(&inputs.key),
         d_key: d_score_terms * largest(&inputs.query),
         d_bias: d_score_terms,
+        ..Terms::default()
     };
     answer
 }

@@ -66,6 +66,8 @@ pub struct Terms {
     pub d_key: f64,
     /// By the bias.
     pub d_bias: f64,
+    /// By the vectors of predicted places.
+    pub d_vector: f64,
 }
 
 impl Answer {
@@ -278,6 +280,7 @@ fn solve_by_softmax(problem: &Problem, inputs: &Inputs, queries: &[usize]) -> An
         d_query: d_score_terms * largest(&inputs.key),
         d_key: d_score_terms * largest(&inputs.query),
         d_bias: d_score_terms,
+        ..Terms::default()
     };
     answer
 }

@@ -131,6 +131,8 @@ pub(crate) fn solve_by_places(
         }
 
         let slope = p * (1.0 - share);
+        // Made of exponentials, the tanh of a small number is rounded like 1.
+        terms.d_vector = terms.d_vector.max(d_place_terms * slope);
         add(
             &mut answer.d_vector[row.head * d_head..][..d_head],
             d_place * slope,

@@ -109,7 +109,7 @@ fn matches_the_oracle(name: &str, window: usize, device: &Device) -> Result<(), 
         ),
         ("d_key", of(&tensors.key), &answer.d_key, terms.d_key),
         ("d_value", of(&tensors.value), &answer.d_value, 0.0),
-        ("d_vector", by_vector, &answer.d_vector, 0.0),
+        ("d_vector", by_vector, &answer.d_vector, terms.d_vector),
         ("d_matrix", by_matrix, &answer.d_matrix, 0.0),
     ] {
         let gradient = gradient.ok_or("the result depends on all of them")?;
