@@ -54,6 +54,7 @@ fn patterns() -> Vec<(&'static str, Pattern)> {
         ("longformer", Pattern::longformer(128, [0, 1, 1024])),
         ("big-bird", BigBird::default().pattern(LENGTH)),
         ("sparse-transformer", Pattern::sparse_transformer(128)),
+        ("fixed", Pattern::fixed(128, 8).and(Pattern::Causal)),
         ("prefix", Pattern::prefix([512])),
         (
             "documents",

@@ -57,7 +57,7 @@ fn every_pattern_has_a_picture() {
         .expect("it made the folder")
         .map(|entry| entry.expect("it can be read").path())
         .collect();
-    assert_eq!(pictures.len(), 9, "{pictures:?}");
+    assert_eq!(pictures.len(), 10, "{pictures:?}");
     for picture in pictures {
         let svg = std::fs::read_to_string(&picture).expect("it can be read");
         assert!(

@@ -44,15 +44,19 @@ fn with_table(text: &str) -> Result<String> {
 }
 
 fn table() -> String {
-    let mut table = "| word | what it computes | time | memory | is softmax attention | paper |\n\
+    let mut table =
+        "| word, other names | what it computes | time | memory | is softmax attention | paper |\n\
                      |---|---|---|---|---|---|\n"
-        .to_owned();
+            .to_owned();
     for mechanism in Mechanism::ALL {
         let about = mechanism.about();
         let (paper, address) = about.paper;
+        let names: String = (mechanism.other_names().iter())
+            .map(|name| format!(", `{name}`"))
+            .collect();
         let _ = writeln!(
             table,
-            "| `{mechanism}` | {} | {} | {} | {} | [{paper}]({address}) |",
+            "| `{mechanism}`{names} | {} | {} | {} | {} | [{paper}]({address}) |",
             about.computes, about.time, about.memory, about.exactness
         );
     }

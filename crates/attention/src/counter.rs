@@ -11,6 +11,15 @@ pub(crate) fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
+/// What the numbers of query `[example, head, query]` are drawn by.
+pub(crate) fn row_key(seed: u64, query: [usize; 3]) -> [u32; 2] {
+    let key = query
+        .into_iter()
+        .fold(seed, |key, at| mix(key).wrapping_add(at as u64));
+    let key = mix(key);
+    [key as u32, (key >> 32) as u32]
+}
+
 /// The 32 bits that belong to `column` of a row with these two halves of a key.
 ///
 /// Two multiplications of 32 bits, which vector units have: this is called for every

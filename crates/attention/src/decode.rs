@@ -1,8 +1,8 @@
 //! One place after the other: what a mechanism keeps between them, and its steps.
 //!
 //! A step costs as much as there are keys to be seen: all that are kept for most
-//! mechanisms, a window for [`sliding-window`](Mechanism::SlidingWindow), and the same
-//! however much there was for the linear ones.
+//! mechanisms, a window for [`sliding-window`](Mechanism::SlidingWindow) and
+//! [`local-m`](Mechanism::LocalM), and the same however much there was for the linear ones.
 
 use burn::tensor::Tensor;
 
@@ -167,6 +167,7 @@ impl DecodeCache {
                     | MechanismConfig::Dot
                     | MechanismConfig::Multiplicative
             );
+        let mechanism = &self.mechanism.clone();
         match self.inside_for(&key, options) {
             Inside::Places(cache) => {
                 let ([key, value], filled) = cache.append_in_room(key, value);
@@ -177,7 +178,14 @@ impl DecodeCache {
                 }
                 let [key, value] = [key, value].map(|rows| rows.slice_dim(2, 0..filled));
                 let options = options.clone().with_pattern(Pattern::Causal);
-                attended([query, key, value], &options)
+                match *mechanism {
+                    // Level with the first key is the first place alone, not this one.
+                    MechanismConfig::LocalM { window } => {
+                        let level = MechanismConfig::SlidingWindow { window };
+                        attend(level, query, key, value, &options)
+                    }
+                    _ => attended([query, key, value], &options),
+                }
             }
             Inside::Window(cache) => {
                 let [key, value] = cache.append(key, value);
@@ -216,7 +224,9 @@ impl DecodeCache {
         let [_, kv_heads, ..] = key.dims();
         self.inside.get_or_insert_with(|| match *mechanism {
             // Distances are told by places, which a ring forgets.
-            MechanismConfig::SlidingWindow { window } if options.alibi.is_none() => {
+            MechanismConfig::SlidingWindow { window } | MechanismConfig::LocalM { window }
+                if options.alibi.is_none() =>
+            {
                 Inside::Window(KvCache::ring(window.saturating_add(1)))
             }
             MechanismConfig::Linear { features } => {

@@ -1,7 +1,7 @@
 //! Forgetting weights at random while training:
 //! Srivastava et al., [Dropout](https://jmlr.org/papers/v15/srivastava14a.html), 2014.
 
-use crate::counter::{draw, mix};
+use crate::counter::{draw, row_key};
 
 /// Sets each attention weight to zero with some probability, and multiplies the others
 /// so that their sum stays what it was on average.
@@ -32,12 +32,8 @@ impl Dropout {
     }
 
     /// What the weights of query `[example, head, query]` are drawn by.
-    pub(crate) fn row(&self, [example, head, query]: [usize; 3]) -> [u32; 2] {
-        let key = [example, head, query]
-            .into_iter()
-            .fold(self.seed, |key, at| mix(key).wrapping_add(at as u64));
-        let key = mix(key);
-        [key as u32, (key >> 32) as u32]
+    pub(crate) fn row(&self, query: [usize; 3]) -> [u32; 2] {
+        row_key(self.seed, query)
     }
 
     /// A weight is dropped if what is drawn for it is below this.

@@ -3,10 +3,12 @@
 //! | room | what it is |
 //! |---|---|
 //! | [`mod@additive`] | the first attention: a small network scores query and key; returns its weights |
+//! | [`mod@hard`] | one key alone: the best, or one drawn; returns its weights |
+//! | [`local`] | neighbours of a query's own number, or of a place that is predicted |
 //! | [`multi_head`] | the module: projections around any mechanism, chosen by its word |
 //! | [`mod@multiplicative`] | products through a matrix that is learned |
 //! | [`pattern`] | who may see whom: one vocabulary of masks for every mechanism |
-//! | [`sparse`] | scattered keys brought together: `strided`, `lsh` |
+//! | [`sparse`] | scattered keys brought together: `strided`, `fixed`, `lsh` |
 //! | [`mod@standard`] | softmax attention that holds the whole weight matrix and returns it; the readable reference |
 //! | [`mod@linear`] | products of features instead of a softmax: time and memory grow with the length alone; and `retention`, which forgets |
 //! | [`tiled`] | `flash`: the same result without the matrix, forward and backward |
@@ -27,8 +29,10 @@ mod cache;
 mod counter;
 mod decode;
 mod dropout;
+pub mod hard;
 mod kept;
 pub mod linear;
+pub mod local;
 mod mechanism;
 pub mod multi_head;
 pub mod multiplicative;
@@ -45,7 +49,9 @@ pub use additive::additive;
 pub use cache::KvCache;
 pub use decode::{CannotDecode, CannotRewind, DecodeCache};
 pub use dropout::Dropout;
+pub use hard::{Choice, hard};
 pub use linear::{FeatureMap, LinearState, RandomFeatures, linear, retention, retention_decays};
+pub use local::{local_monotonic, local_predictive};
 pub use mechanism::{
     LinearFeatures, Mechanism, MechanismConfig, attend, drawn_matrix, drawn_vector, which_body_of,
 };
@@ -57,6 +63,6 @@ pub use options::AttentionOptions;
 pub use pattern::Pattern;
 pub use positions::{alibi_slopes, rotate};
 pub use shape::AttentionShape;
-pub use sparse::{Lsh, lsh, strided};
+pub use sparse::{Lsh, fixed, lsh, strided};
 pub use standard::standard;
 pub use tiled::{Body, Flashed, flash, flash_with_log_sum_exp, merge, which_body};

@@ -7,17 +7,19 @@ use crate::counter::Normals;
 use crate::kept::Kept;
 use crate::linear::{FeatureMap, RandomFeatures, linear, retention, retention_decays};
 use crate::pattern::BigBird;
-use crate::sparse::{Lsh, lsh, strided};
+use crate::sparse::{Lsh, fixed, lsh, strided};
 use crate::{
-    AttentionOptions, Body, Pattern, additive, flash, multiplicative, standard, which_body,
+    AttentionOptions, Body, Choice, Pattern, additive, flash, hard, local_predictive,
+    multiplicative, standard, which_body,
 };
 
 /// Attends with a mechanism: its word, for the usual sizes, or a [`MechanismConfig`].
 ///
 /// A mechanism that sees only some of the keys sees of these what the options' pattern
 /// shows, too. One with parameters of its own takes them as they are drawn before anything
-/// is learned, always the same: to measure it, not to train it. One that makes its keys of
-/// the queries, `lsh`, leaves the key unread, whatever it is.
+/// is learned, always the same, and one that samples takes its seed's sample: to measure
+/// it, not to train it. One that makes its keys of the queries, `lsh`, leaves the key
+/// unread, whatever it is.
 ///
 /// # Shapes
 ///
@@ -44,16 +46,24 @@ pub fn attend(
     }
     match mechanism {
         MechanismConfig::Multiplicative => {
-            let [_, heads, _, d_head] = query.dims();
-            let matrix = TensorData::new(drawn_matrix(heads, d_head), [heads, d_head, d_head]);
-            let matrix = Tensor::from_data(matrix, (&query.device(), query.dtype()));
+            let matrix = matrix_for(&query);
             multiplicative(query, key, value, matrix, options)
         }
         MechanismConfig::Additive => {
-            let [_, heads, _, d_head] = query.dims();
-            let vector = TensorData::new(drawn_vector(heads, d_head), [heads, d_head]);
-            let vector = Tensor::from_data(vector, (&query.device(), query.dtype()));
+            let vector = vector_for(&query);
             additive(query, key, value, vector, options).context
+        }
+        MechanismConfig::LocalP { window } => {
+            let drawn = (vector_for(&query), matrix_for(&query));
+            local_predictive(query, key, value, drawn, window, options).context
+        }
+        MechanismConfig::Hard { temperature, seed } => {
+            let choice = Choice::Sampled { temperature, seed };
+            hard(query, key, value, choice, options).context
+        }
+        MechanismConfig::Fixed { block, summary } => {
+            let block = MechanismConfig::stride(block, seq_k);
+            fixed(query, key, value, block, summary, options)
         }
         MechanismConfig::Strided { stride } => {
             let stride = MechanismConfig::stride(stride, seq_k);
@@ -115,6 +125,7 @@ fn as_flash(
             left: window,
             right: window,
         }),
+        MechanismConfig::LocalM { window } => within(Pattern::Monotonic { window }),
         MechanismConfig::Block { size } => within(Pattern::Block { size }),
         MechanismConfig::Longformer { window, global } => {
             let places: Vec<usize> = (0..global.min(seq_k)).collect();
@@ -141,8 +152,11 @@ fn as_flash(
         MechanismConfig::Standard
         | MechanismConfig::Multiplicative
         | MechanismConfig::Additive
+        | MechanismConfig::Hard { .. }
+        | MechanismConfig::LocalP { .. }
         | MechanismConfig::Strided { .. }
         | MechanismConfig::Lsh { .. }
+        | MechanismConfig::Fixed { .. }
         | MechanismConfig::Linear { .. }
         | MechanismConfig::Performer { .. }
         | MechanismConfig::Retention => None,
@@ -158,13 +172,27 @@ fn within(options: &AttentionOptions, pattern: Pattern) -> AttentionOptions {
     options.clone().with_pattern(pattern)
 }
 
-/// The vectors of [`additive()`] attention before anything is learned, `[heads, d_head]`:
+/// The vector of a mechanism for such queries, before anything is learned.
+fn vector_for(query: &Tensor<4>) -> Tensor<2> {
+    let [_, heads, _, d_head] = query.dims();
+    let vector = TensorData::new(drawn_vector(heads, d_head), [heads, d_head]);
+    Tensor::from_data(vector, (&query.device(), query.dtype()))
+}
+
+/// And its matrix.
+fn matrix_for(query: &Tensor<4>) -> Tensor<3> {
+    let [_, heads, _, d_head] = query.dims();
+    let matrix = TensorData::new(drawn_matrix(heads, d_head), [heads, d_head, d_head]);
+    Tensor::from_data(matrix, (&query.device(), query.dtype()))
+}
+
+/// The vectors of [`additive()`] and [`local_predictive`] attention before anything is learned, `[heads, d_head]`:
 /// normal, with a variance of `1 / d_head`.
 pub fn drawn_vector(heads: usize, d_head: usize) -> Vec<f32> {
     drawn(0, heads, d_head)
 }
 
-/// The matrices of [`multiplicative()`] attention before anything is learned,
+/// The matrices of [`multiplicative()`] and [`local_predictive`] attention before anything is learned,
 /// `[heads, d_head, d_head]`: normal, with a variance of `1 / d_head²`, so that scores are
 /// of the size of products that were divided by `sqrt(d_head)`.
 pub fn drawn_matrix(heads: usize, d_head: usize) -> Vec<f32> {

@@ -52,6 +52,24 @@ pub fn standard(
 ) -> Attended {
     let op = "standard attention";
     let shape = AttentionShape::of(op, &query, &key, &value);
+    check(op, [query.dtype(), key.dtype(), value.dtype()]);
+    options.check(op, &shape);
+    let scale = options.scale.unwrap_or(shape.default_scale());
+
+    let stored = query.dtype();
+    let [query, key, value] = [query, key, value].map(widen);
+
+    let scores = products(query, key, scale, &shape);
+    attend_by_scores(op, scores, value, options, &shape, stored)
+}
+
+/// `scale · query · key`: `[batch, heads, seq_q, seq_k]`.
+pub(crate) fn products(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    scale: f64,
+    shape: &AttentionShape,
+) -> Tensor<4> {
     let &AttentionShape {
         batch,
         heads,
@@ -60,21 +78,13 @@ pub fn standard(
         seq_k,
         d_head,
         ..
-    } = &shape;
-    check(op, [query.dtype(), key.dtype(), value.dtype()]);
-    options.check(op, &shape);
-    let scale = options.scale.unwrap_or(shape.default_scale());
-
-    let stored = query.dtype();
-    let [query, key, value] = [query, key, value].map(widen);
-
+    } = shape;
     // Query heads that share a KV head lie side by side, so their queries are one
     // longer list of queries to that head: K and V are used where they are.
     let all_queries = shape.group() * seq_q;
     let query = query.reshape([batch, kv_heads, all_queries, d_head]);
     let scores = query.matmul(key.swap_dims(2, 3)).mul_scalar(scale); // [batch, kv_heads, group * seq_q, seq_k]
-    let scores = scores.reshape([batch, heads, seq_q, seq_k]);
-    attend_by_scores(op, scores, value, options, &shape, stored)
+    scores.reshape([batch, heads, seq_q, seq_k])
 }
 
 /// From scores `[batch, heads, seq_q, seq_k]` on: what the options do to them, the softmax
@@ -82,6 +92,40 @@ pub fn standard(
 pub(crate) fn attend_by_scores(
     op: &str,
     scores: Tensor<4>,
+    value: Tensor<4>,
+    options: &AttentionOptions,
+    shape: &AttentionShape,
+    stored: DType,
+) -> Attended {
+    let hidden = options.pattern.hidden(op, shape, &scores.device());
+    let weights = softmax(changed(scores, options, shape), hidden); // [batch, heads, seq_q, seq_k]
+    attend_by_weights(weights, value, options, shape, stored)
+}
+
+/// The scores, with all that options do to them but hiding.
+pub(crate) fn changed(
+    scores: Tensor<4>,
+    options: &AttentionOptions,
+    shape: &AttentionShape,
+) -> Tensor<4> {
+    let scores = match options.softcap {
+        Some(cap) => scores.div_scalar(cap).tanh().mul_scalar(cap),
+        None => scores,
+    };
+    let scores = match &options.alibi {
+        Some(slopes) => scores.clone() - falling(slopes, shape, &scores),
+        None => scores,
+    };
+    match &options.bias {
+        Some(bias) => scores + widen(bias.clone()),
+        None => scores,
+    }
+}
+
+/// From weights `[batch, heads, seq_q, seq_k]` on: some are forgotten, and the others
+/// weigh the values.
+pub(crate) fn attend_by_weights(
+    weights: Tensor<4>,
     value: Tensor<4>,
     options: &AttentionOptions,
     shape: &AttentionShape,
@@ -96,20 +140,6 @@ pub(crate) fn attend_by_scores(
         d_value,
         ..
     } = shape;
-    let hidden = options.pattern.hidden(op, shape, &scores.device());
-    let scores = match options.softcap {
-        Some(cap) => scores.div_scalar(cap).tanh().mul_scalar(cap),
-        None => scores,
-    };
-    let scores = match &options.alibi {
-        Some(slopes) => scores.clone() - falling(slopes, shape, &scores),
-        None => scores,
-    };
-    let scores = match &options.bias {
-        Some(bias) => scores + widen(bias.clone()),
-        None => scores,
-    };
-    let weights = softmax(scores, hidden); // [batch, heads, seq_q, seq_k]
     let kept = match &options.dropout {
         Some(dropout) => weights.clone() * factors(dropout, shape, &weights),
         None => weights.clone(),
@@ -165,26 +195,29 @@ fn factors(dropout: &Dropout, shape: &AttentionShape, weights: &Tensor<4>) -> Te
     )
 }
 
-/// Softmax over the last dimension that gives hidden places zero, and a row
-/// that is all hidden nothing but zeros.
-fn softmax(scores: Tensor<4>, hidden: Option<Tensor<4, Bool>>) -> Tensor<4> {
+/// Softmax over the last dimension that gives places that any of the masks hides zero, and
+/// a row that is all hidden nothing but zeros.
+pub(crate) fn softmax(
+    scores: Tensor<4>,
+    hidden: impl IntoIterator<Item = Tensor<4, Bool>>,
+) -> Tensor<4> {
     let shape = scores.dims();
-    let hidden = hidden.map(|hidden| hidden.expand(shape));
+    let hidden: Vec<_> = (hidden.into_iter())
+        .map(|hidden| hidden.expand(shape))
+        .collect();
+    let fill = |tensor: Tensor<4>, number: f32| {
+        let fill =
+            |tensor: Tensor<4>, hidden: &Tensor<4, Bool>| tensor.mask_fill(hidden.clone(), number);
+        hidden.iter().fold(tensor, fill)
+    };
 
     // The lowest finite number instead of minus infinity: infinities are not
     // part of what WGSL promises, and -inf - (-inf) in a row that sees nothing is NaN.
-    let scores = match &hidden {
-        Some(hidden) => scores.mask_fill(hidden.clone(), f32::MIN),
-        None => scores,
-    };
+    let scores = fill(scores, f32::MIN);
     // Softmax does not change when a row is shifted, so neither does its
     // gradient: the shift is detached. It is finite, though a bias may not be.
     let largest = scores.clone().detach().max_dim(3).clamp_min(f32::MIN); // [batch, heads, seq_q, 1]
-    let exponentials = scores.sub(largest).exp();
-    let exponentials = match hidden {
-        Some(hidden) => exponentials.mask_fill(hidden, 0.0),
-        None => exponentials,
-    };
+    let exponentials = fill(scores.sub(largest).exp(), 0.0);
     // At least 1, from the largest score itself, unless the row sees nothing;
     // then any positive number makes 0 / sum the zero it should be.
     let sum = exponentials.clone().sum_dim(3).clamp_min(0.5); // [batch, heads, seq_q, 1]

@@ -211,7 +211,12 @@ impl Case {
 /// Floating-point operations of the matmuls of a forward pass.
 fn forward_work(problem: &Problem) -> f64 {
     let features = match &problem.formula {
-        Formula::Softmax | Formula::Multiplicative(_) | Formula::Additive(_) => {
+        Formula::Softmax
+        | Formula::Multiplicative(_)
+        | Formula::Additive(_)
+        | Formula::Predicted { .. }
+        | Formula::Best
+        | Formula::Sampled { .. } => {
             let pairs = (problem.queries() * problem.seq_k) as f64;
             let width = (problem.d_head + problem.d_value) as f64;
             return 2.0 * pairs * problem.density() * width;

@@ -1,6 +1,6 @@
 //! One problem through one mechanism, judged by the oracle.
 
-use burn::tensor::{DType, Device, Tensor};
+use burn::tensor::{DType, Device, Tensor, TensorData};
 use zoo_attention::{Lsh, MechanismConfig, RandomFeatures, drawn_matrix, drawn_vector};
 use zoo_testkit::{Formula, Mismatch, Parameter, Precision, Problem, solve_for};
 
@@ -67,16 +67,18 @@ pub fn takes(mechanism: &MechanismConfig, problem: &Problem) -> bool {
     problem.given_to(mechanism, parameters).is_some()
 }
 
-/// What a mechanism computes of a problem with these numbers.
+/// What a mechanism computes of a problem with these numbers, its parameters rounded like
+/// them.
 fn given(mechanism: &MechanismConfig, problem: &Problem, tensors: &Tensors) -> Problem {
+    let dtype = tensors.query.dtype();
     let given = problem.given_to(mechanism, |parameter| match parameter {
         Parameter::Directions {
             count,
             seed,
             d_head,
         } => RandomFeatures::new(count, seed).directions(d_head),
-        Parameter::Vector { heads, d_head } => drawn_vector(heads, d_head),
-        Parameter::Matrix { heads, d_head } => drawn_matrix(heads, d_head),
+        Parameter::Vector { heads, d_head } => rounded(drawn_vector(heads, d_head), dtype),
+        Parameter::Matrix { heads, d_head } => rounded(drawn_matrix(heads, d_head), dtype),
         Parameter::HashDirections {
             bucket,
             rounds,
@@ -96,6 +98,14 @@ fn given(mechanism: &MechanismConfig, problem: &Problem, tensors: &Tensors) -> P
         }
     });
     given.unwrap_or_else(|| panic!("{mechanism:?} is not for the problem {}", problem.name))
+}
+
+fn rounded(numbers: Vec<f32>, dtype: DType) -> Vec<f32> {
+    let count = numbers.len();
+    TensorData::new(numbers, [count])
+        .convert_dtype(dtype)
+        .iter::<f32>()
+        .collect()
 }
 
 /// Every query of a problem, for the judges.

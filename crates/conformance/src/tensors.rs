@@ -129,6 +129,8 @@ fn pattern(problem: &Problem, mask: &Mask, device: &Device) -> Pattern {
             seen: seen.clone(),
         },
         Mask::Strided(stride) => Pattern::Strided { stride: *stride },
+        &Mask::Summaries { block, summary } => Pattern::Summaries { block, summary },
+        &Mask::Monotonic(window) => Pattern::Monotonic { window },
         Mask::Global(places) => Pattern::Global(places.clone()),
         Mask::Documents(ids) => Pattern::Documents(ids.clone()),
         Mask::KeyLengths(lengths) => Pattern::key_lengths(lengths.clone()),

@@ -116,6 +116,29 @@ pub fn catalogue() -> Vec<Problem> {
             ]),
             ..Problem::new("sparse-transformer", [1, 2, 230, 230, 16])
         },
+        // The last block is cut short, and has one of its three summaries.
+        Problem {
+            mask: Mask::All(vec![
+                Mask::Causal,
+                Mask::Any(vec![
+                    Mask::Block(16),
+                    Mask::Summaries {
+                        block: 16,
+                        summary: 3,
+                    },
+                ]),
+            ]),
+            ..Problem::new("fixed", [1, 2, 222, 222, 16])
+        },
+        // The last queries are beyond the last key's window.
+        Problem {
+            mask: Mask::Monotonic(2),
+            ..Problem::new("monotonic", [1, 2, 9, 5, 4])
+        },
+        Problem {
+            mask: Mask::Monotonic(30),
+            ..Problem::new("monotonic-more-keys", [1, 2, 70, 200, 8])
+        },
         Problem {
             mask: Mask::Any(vec![
                 Mask::Window { left: 1, right: 1 },

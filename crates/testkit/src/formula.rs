@@ -14,6 +14,27 @@ pub enum Formula {
     /// The same of `s_ij = q_i·W·k_j`, with a `W` for each query head, one after the other;
     /// times the scale, which is 1 unless given.
     Multiplicative(Vec<f32>),
+    /// Those of softmax over the keys with `|j - p_i| <= window`, times
+    /// `exp(-(j - p_i)² / 2(window/2)²)`; the place `p_i` is the number of keys times
+    /// `1 / (1 + exp(-v·tanh(q_i·W)))`, with a `v` and a `W` for each query head.
+    Predicted {
+        /// The `v` of each head, one after the other.
+        vectors: Vec<f32>,
+        /// The `W` of each head, likewise.
+        matrices: Vec<f32>,
+        /// How far from the predicted place keys are seen.
+        window: usize,
+    },
+    /// 1 for the key with the largest score, the first of several.
+    Best,
+    /// 1 for the key with the largest score after noise was added; gradients are those of
+    /// `softmax((score + noise) / temperature)`.
+    Sampled {
+        /// What the gradient is softened by.
+        temperature: f64,
+        /// Which noise.
+        seed: u64,
+    },
     /// `φ(q_i)·φ(k_j) / Σ_j φ(q_i)·φ(k_j)`
     Features(Features),
     /// The softmax over the keys that hash as the query does, which are queries of length 1.

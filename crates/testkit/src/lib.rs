@@ -15,10 +15,13 @@ mod formula;
 mod hashed;
 mod mask;
 mod mechanism;
+mod one;
 mod oracle;
+mod predicted;
 mod problem;
 mod products;
 mod sample;
+mod score;
 mod tolerance;
 
 pub use catalogue::{catalogue, find};

@@ -31,6 +31,16 @@ pub enum Mask {
     },
     /// A query sees the keys that are a multiple of this away from its own place.
     Strided(usize),
+    /// Everyone sees the last `summary` keys of each block of `block` places.
+    Summaries {
+        /// Places in a block.
+        block: usize,
+        /// Keys seen of each.
+        summary: usize,
+    },
+    /// A query sees the keys up to so many before and after the key of its own number, the
+    /// first query being level with the first key.
+    Monotonic(usize),
     /// Keys at these places are seen by all, queries at these places see all.
     Global(Vec<usize>),
     /// Place `j` of example `b` belongs to document `ids[b][j]`, and sees only that.
@@ -82,6 +92,10 @@ impl Mask {
                     i.abs_diff(j) % stride != 0
                 })
                 .collect(),
+            Mask::Summaries { block, summary } => {
+                keys.map(|j| block - j % block > *summary).collect()
+            }
+            Mask::Monotonic(window) => keys.map(|j| i.abs_diff(j) > *window).collect(),
             Mask::Global(places) => keys
                 .map(|j| {
                     let sees_all = own(problem, i).is_some_and(|own| places.contains(&own));
@@ -109,6 +123,22 @@ impl Mask {
 }
 
 impl Mask {
+    /// How many keys an example has, those behind its last one being padding.
+    pub(crate) fn keys_of(&self, example: usize, seq_k: usize) -> usize {
+        match self {
+            Self::KeyLengths(lengths) => lengths[example],
+            Self::KeyPadding(padding) => {
+                let is_key = |is_padding: &bool| !is_padding;
+                let last = padding[example].iter().rposition(is_key);
+                last.map_or(0, |last| last + 1)
+            }
+            Self::All(parts) => (parts.iter())
+                .map(|part| part.keys_of(example, seq_k))
+                .fold(seq_k, usize::min),
+            _ => seq_k,
+        }
+    }
+
     /// Whether it is drawn at random, for each head on its own.
     pub(crate) fn is_drawn(&self) -> bool {
         match self {
@@ -189,9 +219,31 @@ mod tests {
         };
         assert_eq!(picture(blocks, 4, 4), ["xx..", "xx..", "....", "...."]);
         assert_eq!(picture(Mask::Strided(2), 3, 4), ["x.x.", ".x.x", "x.x."]);
+        let summaries = |block, summary| Mask::Summaries { block, summary };
+        assert_eq!(picture(summaries(3, 1), 2, 7), ["xx.xx.x", "xx.xx.x"]);
+        assert_eq!(picture(summaries(3, 2), 1, 5), ["x..x."]);
+        assert_eq!(picture(summaries(2, 5), 1, 3), ["..."]);
+        assert_eq!(
+            picture(Mask::Monotonic(1), 4, 6),
+            ["..xxxx", "...xxx", "x...xx", "xx...x"]
+        );
+        assert_eq!(picture(Mask::Monotonic(1), 4, 2), ["..", "..", "x.", "xx"]);
         assert_eq!(picture(Mask::Global(vec![1]), 3, 3), ["x.x", "...", "x.x"]);
         let documents = Mask::Documents(vec![vec![0, 0, 1]]);
         assert_eq!(picture(documents, 4, 3), ["xxx", "..x", "..x", "xx."]);
+    }
+
+    #[test]
+    fn an_example_ends_with_its_last_key() {
+        let padding = Mask::KeyPadding(vec![
+            vec![true, false, true, false, true],
+            vec![true, true, true, true, true],
+        ]);
+        assert_eq!([0, 1].map(|example| padding.keys_of(example, 5)), [4, 0]);
+        let lengths = Mask::KeyLengths(vec![3, 5]);
+        let both = Mask::All(vec![Mask::Causal, lengths, padding]);
+        assert_eq!([0, 1].map(|example| both.keys_of(example, 5)), [3, 0]);
+        assert_eq!(Mask::Causal.keys_of(0, 5), 5);
     }
 
     #[test]

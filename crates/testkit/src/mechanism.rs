@@ -46,14 +46,15 @@ pub enum Parameter {
         /// Queries of all examples and heads together.
         queries: usize,
     },
-    /// `[heads, d_head]`: the vectors of an additive score.
+    /// `[heads, d_head]`: the vectors of an additive score or of predicted places.
     Vector {
         /// Query heads.
         heads: usize,
         /// Numbers in each.
         d_head: usize,
     },
-    /// `[heads, d_head, d_head]`: the matrices of a multiplicative score.
+    /// `[heads, d_head, d_head]`: the matrices of a multiplicative score or of predicted
+    /// places.
     Matrix {
         /// Query heads.
         heads: usize,
@@ -114,6 +115,15 @@ impl Problem {
                 ..self.clone()
             })
         };
+        let (heads, d_head) = (self.heads, self.d_head);
+        let vector = Parameter::Vector { heads, d_head };
+        let matrix = Parameter::Matrix { heads, d_head };
+        let weighed = |formula: Formula| {
+            Some(Self {
+                formula,
+                ..self.clone()
+            })
+        };
         match *mechanism {
             MechanismConfig::Standard | MechanismConfig::Flash => Some(problem),
             MechanismConfig::MultiQuery | MechanismConfig::GroupedQuery { .. } => {
@@ -124,19 +134,16 @@ impl Problem {
                 scale: Some(self.scale.unwrap_or(1.0)),
                 ..problem
             }),
-            MechanismConfig::Multiplicative => Some(Self {
-                formula: Formula::Multiplicative(parameters(Parameter::Matrix {
-                    heads: self.heads,
-                    d_head: self.d_head,
-                })),
-                ..problem
-            }),
-            MechanismConfig::Additive => Some(Self {
-                formula: Formula::Additive(parameters(Parameter::Vector {
-                    heads: self.heads,
-                    d_head: self.d_head,
-                })),
-                ..problem
+            MechanismConfig::Multiplicative => weighed(Formula::Multiplicative(parameters(matrix))),
+            MechanismConfig::Additive => weighed(Formula::Additive(parameters(vector))),
+            MechanismConfig::Hard { temperature, seed } => {
+                weighed(Formula::Sampled { temperature, seed })
+            }
+            MechanismConfig::LocalM { window } => seeing(Mask::Monotonic(window)),
+            MechanismConfig::LocalP { window } => weighed(Formula::Predicted {
+                vectors: parameters(vector),
+                matrices: parameters(matrix),
+                window,
             }),
             MechanismConfig::SlidingWindow { window } => seeing(both_sides(window)),
             MechanismConfig::Block { size } => seeing(Mask::Block(size)),
@@ -144,6 +151,11 @@ impl Problem {
                 let stride = MechanismConfig::stride(stride, self.seq_k);
                 let near = both_sides(stride - 1);
                 seeing(Mask::Any(vec![near, Mask::Strided(stride)]))
+            }
+            MechanismConfig::Fixed { block, summary } => {
+                let block = MechanismConfig::stride(block, self.seq_k);
+                let summaries = Mask::Summaries { block, summary };
+                seeing(Mask::Any(vec![Mask::Block(block), summaries]))
             }
             MechanismConfig::Longformer { window, global } => {
                 let places = (0..global.min(self.seq_k)).collect();
@@ -370,6 +382,7 @@ mod tests {
                 rounds: 2,
                 seed: 0,
             },
+            MechanismConfig::LocalP { window: 2 },
             MechanismConfig::from(Mechanism::Linear),
             MechanismConfig::Linear {
                 features: LinearFeatures::Relu,
@@ -386,6 +399,9 @@ mod tests {
                 MechanismConfig::Linear {
                     features: LinearFeatures::Relu,
                 } => 1e-2,
+                // A step moves a place by some hundredths, and what falls with the square of
+                // the distance bends within it: seen as 2e-4.
+                MechanismConfig::LocalP { .. } => 1e-3,
                 _ => 1e-4,
             };
             for problem in catalogue().into_iter().filter(Problem::is_tiny) {

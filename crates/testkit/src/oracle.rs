@@ -20,8 +20,11 @@
 use crate::dropped::is_dropped;
 use crate::formula::Formula;
 use crate::hashed::solve_by_hashing;
+use crate::one::solve_by_one;
+use crate::predicted::solve_by_places;
 use crate::problem::{Inputs, Problem};
 use crate::products::solve_by_products;
+use crate::score::{Row, Score, bias_place};
 
 /// Everything attention computes for some queries of a problem, each tensor row
 /// by row.
@@ -49,9 +52,11 @@ pub struct Answer {
     pub d_value: Vec<f64>,
     /// In the shape of the problem's bias, if it has one.
     pub d_bias: Vec<f64>,
-    /// `[heads, d_head]`: by the vectors of an additive score, if it is one.
+    /// `[heads, d_head]`: by the vectors of an additive score or of predicted places, if
+    /// there are any.
     pub d_vector: Vec<f64>,
-    /// `[heads, d_head, d_head]`: by the matrices of a multiplicative score, if it is one.
+    /// `[heads, d_head, d_head]`: by the matrices of a multiplicative score or of predicted
+    /// places, likewise.
     pub d_matrix: Vec<f64>,
 }
 
@@ -65,6 +70,8 @@ pub struct Terms {
     pub d_key: f64,
     /// By the bias.
     pub d_bias: f64,
+    /// By the vectors of predicted places.
+    pub d_vector: f64,
 }
 
 impl Answer {
@@ -82,11 +89,15 @@ impl Answer {
             d_value: vec![0.0; inputs.value.len()],
             d_bias: vec![0.0; inputs.bias.len()],
             d_vector: match &problem.formula {
-                Formula::Additive(vectors) => vec![0.0; vectors.len()],
+                Formula::Additive(vectors) | Formula::Predicted { vectors, .. } => {
+                    vec![0.0; vectors.len()]
+                }
                 _ => Vec::new(),
             },
             d_matrix: match &problem.formula {
-                Formula::Multiplicative(matrices) => vec![0.0; matrices.len()],
+                Formula::Multiplicative(matrices) | Formula::Predicted { matrices, .. } => {
+                    vec![0.0; matrices.len()]
+                }
                 _ => Vec::new(),
             },
         }
@@ -113,6 +124,15 @@ pub fn solve_for(problem: &Problem, inputs: &Inputs, queries: &[usize]) -> Answe
             solve_by_products(problem, Some(features), &[], inputs, queries)
         }
         Formula::Retention(decays) => solve_by_products(problem, None, decays, inputs, queries),
+        Formula::Predicted {
+            vectors,
+            matrices,
+            window,
+        } => solve_by_places(problem, [vectors, matrices], *window, inputs, queries),
+        Formula::Best => solve_by_one(problem, None, inputs, queries),
+        Formula::Sampled { temperature, seed } => {
+            solve_by_one(problem, Some((*temperature, *seed)), inputs, queries)
+        }
     }
 }
 
@@ -161,12 +181,13 @@ pub(crate) fn solve_by_softmax<'a>(
     let slopes = problem.slopes();
 
     for (at, &row) in queries.iter().enumerate() {
-        // Where the keys and values of this query's example and head begin.
-        let example = row / (problem.heads * problem.seq_q);
-        let head = row / problem.seq_q % problem.heads;
-        let kv_head = head / (problem.heads / problem.kv_heads);
-        let first_key = (example * problem.kv_heads + kv_head) * seq_k;
-
+        let Row {
+            example,
+            head,
+            i,
+            first_key,
+            ..
+        } = Row::of(problem, row);
         let raw_query = vector(&inputs.query, row, d_head);
         // The rows of this head's matrix.
         let matrix = matrices.map(|matrices| {
@@ -189,8 +210,6 @@ pub(crate) fn solve_by_softmax<'a>(
             None => vector(&inputs.key, place, d_head),
             Some(keys) => keys[place * d_head..][..d_head].to_vec(),
         };
-
-        let i = row % problem.seq_q;
         let place_in_bias = |j: usize| bias_place(problem, [example, head, i, j]);
         let mut scores = Vec::new();
         // What a gradient is multiplied by on its way from a score to its product.
@@ -205,26 +224,10 @@ pub(crate) fn solve_by_softmax<'a>(
                     scale * (0..d_head).map(bent).sum::<f64>()
                 }
             };
-            let (capped, bend) = match problem.softcap {
-                Some(cap) => {
-                    let bent = (product / cap).tanh();
-                    (cap * bent, 1.0 - bent * bent)
-                }
-                None => (product, 1.0),
-            };
-            let fall = if problem.alibi {
-                // Both counted from the end, where query and key are level.
-                let distance = (problem.seq_q - i).abs_diff(seq_k - j);
-                f64::from(slopes[head]) * distance as f64
-            } else {
-                0.0
-            };
-            let bias = place_in_bias(j).map_or(0.0, |at| f64::from(inputs.bias[at]));
-            for part in [product, fall, bias] {
-                answer.largest_score = answer.largest_score.max(part.abs());
-            }
-            scores.push(capped - fall + bias);
-            bends.push(bend);
+            let made = Score::of(problem, inputs, &slopes, [example, head, i, j], product);
+            answer.largest_score = answer.largest_score.max(made.largest_part);
+            scores.push(made.score);
+            bends.push(made.bend);
         }
         let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = scores.iter().map(|s| (s - largest).exp()).sum();
@@ -232,12 +235,7 @@ pub(crate) fn solve_by_softmax<'a>(
             answer.log_sum_exp[at] = largest + sum.ln();
         }
 
-        let factor = |j: usize| match problem.dropout {
-            None => 1.0,
-            Some((share, seed)) if is_dropped(share, seed, [example, head, i, j]) => 0.0,
-            // As a backend has it: the rounding of the factor is not its error.
-            Some((share, _)) => f64::from((1.0 / (1.0 - share)) as f32),
-        };
+        let factor = |j: usize| factor(problem, [example, head, i, j]);
         let context = &mut answer.context[at * d_value..][..d_value];
         for (&j, score) in seen.iter().zip(&scores) {
             let weight = (score - largest).exp() / sum;
@@ -317,16 +315,19 @@ pub(crate) fn solve_by_softmax<'a>(
         d_query: d_score_terms * largest(&inputs.key),
         d_key: d_score_terms * largest(&inputs.query),
         d_bias: d_score_terms,
+        ..Terms::default()
     };
     answer
 }
 
-/// Where the bias of `[example, head, i, j]` lies, if there is one.
-fn bias_place(problem: &Problem, place: [usize; 4]) -> Option<usize> {
-    let dims = problem.bias?;
-    Some(dims.iter().zip(place).fold(0, |offset, (&size, at)| {
-        offset * size + if size == 1 { 0 } else { at }
-    }))
+/// What dropout multiplies the weight of `[example, head, i, j]` by.
+pub(crate) fn factor(problem: &Problem, place: [usize; 4]) -> f64 {
+    match problem.dropout {
+        None => 1.0,
+        Some((share, seed)) if is_dropped(share, seed, place) => 0.0,
+        // As a backend has it: the rounding of the factor is not its error.
+        Some((share, _)) => f64::from((1.0 / (1.0 - share)) as f32),
+    }
 }
 
 pub(crate) fn vector(tensor: &[f32], row: usize, width: usize) -> Vec<f64> {

@@ -35,7 +35,7 @@ pub(super) fn everything() -> String {
     group(
         "--mechanism",
         Mechanism::ALL
-            .map(|mechanism| entry(mechanism.word(), mechanism.about().computes))
+            .map(|mechanism| entry(mechanism.word(), &meaning(mechanism)))
             .to_vec(),
     );
     let problems = catalogue();
@@ -53,6 +53,15 @@ pub(super) fn everything() -> String {
     group("--dtype", words(&Dtype::ALL.map(Dtype::word)));
     group("--vs", words(&["pytorch"]));
     text
+}
+
+/// What a mechanism computes, and what else it is called.
+fn meaning(mechanism: Mechanism) -> String {
+    let computes = mechanism.about().computes;
+    match mechanism.other_names() {
+        [] => computes.to_owned(),
+        names => format!("{computes}; also called {}", names.join(", ")),
+    }
 }
 
 fn sizes(problem: &Problem) -> String {

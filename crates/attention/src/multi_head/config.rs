@@ -6,6 +6,7 @@ use burn::nn::{DropoutConfig, Initializer, LinearConfig, RmsNormConfig};
 use burn::tensor::{Device, Tensor, TensorData};
 
 use super::MultiHeadAttention;
+use crate::hard::TEMPERATURES;
 use crate::mechanism::{Mechanism, MechanismConfig, drawn_matrix, drawn_vector};
 
 /// Configuration of a [`MultiHeadAttention`]; `init` makes one.
@@ -175,6 +176,7 @@ impl MultiHeadAttentionConfig {
     pub fn try_init(&self, device: &Device) -> Result<MultiHeadAttention, MultiHeadError> {
         let (kv_heads, d_head) = self.check()?;
         let heads = self.heads;
+        let mechanism = self.mechanism.mechanism();
         let linear = |from: usize, to: usize, bias: bool| {
             LinearConfig::new(from, to)
                 .with_bias(bias)
@@ -195,9 +197,9 @@ impl MultiHeadAttentionConfig {
             output: linear(heads * d_head, self.d_model, self.output_bias),
             query_norm: norm(),
             key_norm: norm().filter(|_| has_keys),
-            vector: (self.mechanism == MechanismConfig::Additive)
+            vector: matches!(mechanism, Mechanism::Additive | Mechanism::LocalP)
                 .then(|| Param::from_tensor(Tensor::from_data(vector(), device))),
-            matrix: (self.mechanism == MechanismConfig::Multiplicative)
+            matrix: matches!(mechanism, Mechanism::Multiplicative | Mechanism::LocalP)
                 .then(|| Param::from_tensor(Tensor::from_data(matrix(), device))),
             dropout: DropoutConfig::new(self.dropout).init(),
             mechanism: self.mechanism.clone(),
@@ -257,6 +259,11 @@ impl MultiHeadAttentionConfig {
             let is_fine = theta > 0.0 && theta.is_finite();
             range("theta", "a number above 0", theta, is_fine)?;
         }
+        if let MechanismConfig::Hard { temperature, .. } = self.mechanism {
+            let is_fine = TEMPERATURES.contains(&temperature);
+            let name = "the temperature of hard";
+            range(name, "from 1e-6 to 1e6", temperature, is_fine)?;
+        }
         for (name, size) in least_sizes(&self.mechanism) {
             range(name, "at least 1", size as f64, size > 0)?;
         }
@@ -304,7 +311,11 @@ fn least_sizes(mechanism: &MechanismConfig) -> Vec<(&'static str, usize)> {
         MechanismConfig::Strided {
             stride: Some(stride),
         } => vec![("stride", stride)],
-        MechanismConfig::BigBird { block, .. } => vec![("block", block)],
+        MechanismConfig::LocalP { window } => vec![("window", window)],
+        MechanismConfig::BigBird { block, .. }
+        | MechanismConfig::Fixed {
+            block: Some(block), ..
+        } => vec![("block", block)],
         MechanismConfig::Lsh { bucket, rounds, .. } => {
             vec![("bucket", bucket), ("rounds", rounds)]
         }
@@ -371,6 +382,24 @@ mod tests {
         refused(
             new(8, 2).with_mechanism(MechanismConfig::Block { size: 0 }),
             "size must be at least 1, got 0",
+        );
+        refused(
+            new(8, 2).with_mechanism(MechanismConfig::LocalP { window: 0 }),
+            "window must be at least 1, got 0",
+        );
+        refused(
+            new(8, 2).with_mechanism(MechanismConfig::Fixed {
+                block: Some(0),
+                summary: 1,
+            }),
+            "block must be at least 1, got 0",
+        );
+        refused(
+            new(8, 2).with_mechanism(MechanismConfig::Hard {
+                temperature: 0.0,
+                seed: 0,
+            }),
+            "the temperature of hard must be from 1e-6 to 1e6, got 0",
         );
         refused(
             new(8, 2)

@@ -22,10 +22,13 @@ use burn::tensor::Tensor;
 pub use self::config::{MultiHeadAttentionConfig, MultiHeadError, Positions};
 pub use self::decode::Memory;
 use crate::counter::mix;
-use crate::mechanism::{MechanismConfig, attend};
+use crate::mechanism::{Mechanism, MechanismConfig, attend};
 use crate::positions::rotate;
 use crate::standard::Attended;
-use crate::{AttentionOptions, Dropout, Pattern, additive, alibi_slopes, multiplicative, standard};
+use crate::{
+    AttentionOptions, Choice, Dropout, Pattern, additive, alibi_slopes, hard, local_predictive,
+    multiplicative, standard,
+};
 
 /// Multi-head attention with any mechanism. Made by a [`MultiHeadAttentionConfig`].
 ///
@@ -46,9 +49,10 @@ pub struct MultiHeadAttention {
     pub query_norm: Option<RmsNorm>,
     /// Normalises keys, likewise.
     pub key_norm: Option<RmsNorm>,
-    /// `[heads, d_head]`: the vectors of an additive score.
+    /// `[heads, d_head]`: the vectors of an additive score, or of predicted places.
     pub vector: Option<Param<Tensor<2>>>,
-    /// `[heads, d_head, d_head]`: the matrices of a multiplicative score.
+    /// `[heads, d_head, d_head]`: the matrices of a multiplicative score, or of predicted
+    /// places.
     pub matrix: Option<Param<Tensor<3>>>,
     /// How many weights are forgotten, and whether this layer is training.
     pub dropout: DropoutLayer,
@@ -82,10 +86,23 @@ impl ModuleDisplay for MultiHeadAttention {
 
 /// What was asked for cannot be had: the mechanism holds no weights.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("mechanism {mechanism} never holds its weights; standard and additive do, and return them")]
+#[error(
+    "mechanism {mechanism} never holds its weights; these do, and return them: {}",
+    holders()
+)]
 pub struct NoWeights {
     /// The mechanism.
-    pub mechanism: crate::Mechanism,
+    pub mechanism: Mechanism,
+}
+
+/// The mechanisms that hold their weights.
+fn holders() -> String {
+    let words: Vec<&str> = Mechanism::ALL
+        .into_iter()
+        .filter(|mechanism| mechanism.holds_weights())
+        .map(Mechanism::word)
+        .collect();
+    words.join(", ")
 }
 
 impl MultiHeadAttention {
@@ -94,6 +111,8 @@ impl MultiHeadAttention {
     /// unread.
     ///
     /// Weights are forgotten on devices that take gradients only, and others every time.
+    /// So it is with [`hard`](crate::hard()) attention: there it samples, elsewhere it takes
+    /// the best.
     ///
     /// # Shapes
     ///
@@ -133,15 +152,12 @@ impl MultiHeadAttention {
         value: Tensor<3>,
         pattern: Pattern,
     ) -> Result<(Tensor<3>, Tensor<4>), NoWeights> {
+        let mechanism = self.mechanism.mechanism();
+        if !mechanism.holds_weights() {
+            return Err(NoWeights { mechanism });
+        }
         let (query, key, value, options) = self.heads_of(query, key, value, pattern);
-        let Attended { context, weights } = match (&self.vector, &self.mechanism) {
-            (Some(vector), _) => additive(query, key, value, vector.val(), &options),
-            (_, MechanismConfig::Standard) => standard(query, key, value, &options),
-            (_, other) => {
-                let mechanism = other.mechanism();
-                return Err(NoWeights { mechanism });
-            }
-        };
+        let Attended { context, weights } = self.weighed(query, key, value, &options);
         Ok((self.joined(context), weights))
     }
 
@@ -153,10 +169,45 @@ impl MultiHeadAttention {
         value: Tensor<4>,
         options: &AttentionOptions,
     ) -> Tensor<4> {
-        match (&self.vector, &self.matrix) {
-            (Some(vector), _) => additive(query, key, value, vector.val(), options).context,
-            (_, Some(matrix)) => multiplicative(query, key, value, matrix.val(), options),
-            _ => attend(self.mechanism.clone(), query, key, value, options),
+        match (&self.mechanism, &self.matrix) {
+            (MechanismConfig::Multiplicative, Some(matrix)) => {
+                multiplicative(query, key, value, matrix.val(), options)
+            }
+            (mechanism, _) if mechanism.mechanism().holds_weights() => {
+                self.weighed(query, key, value, options).context
+            }
+            (mechanism, _) => attend(mechanism.clone(), query, key, value, options),
+        }
+    }
+
+    /// The same, by one that holds its weights.
+    fn weighed(
+        &self,
+        query: Tensor<4>,
+        key: Tensor<4>,
+        value: Tensor<4>,
+        options: &AttentionOptions,
+    ) -> Attended {
+        match (&self.mechanism, &self.vector, &self.matrix) {
+            (MechanismConfig::Standard, ..) => standard(query, key, value, options),
+            (MechanismConfig::Additive, Some(vector), _) => {
+                additive(query, key, value, vector.val(), options)
+            }
+            (&MechanismConfig::LocalP { window }, Some(vector), Some(matrix)) => {
+                let learned = (vector.val(), matrix.val());
+                local_predictive(query, key, value, learned, window, options)
+            }
+            (&MechanismConfig::Hard { temperature, seed }, ..) => {
+                let choice = match self.is_training(&query) {
+                    true => Choice::Sampled {
+                        temperature,
+                        seed: mix(seed ^ next_seed()),
+                    },
+                    false => Choice::Best,
+                };
+                hard(query, key, value, choice, options)
+            }
+            (other, ..) => unreachable!("{other:?} holds no weights, or lacks its parameters"),
         }
     }
 
@@ -237,16 +288,20 @@ impl MultiHeadAttention {
     }
 
     fn options(&self, query: &Tensor<4>, pattern: Pattern) -> AttentionOptions {
-        let is_training = self.dropout.training.is_enabled() && query.device().is_autodiff();
         AttentionOptions {
             pattern,
             // What the mechanism takes for none, unless it is to be divided.
             scale: (self.temperature != 1.0).then(|| self.usual_scale() / self.temperature),
             alibi: (self.positions == Positions::Alibi).then(|| alibi_slopes(self.heads)),
-            dropout: (is_training && self.dropout.prob > 0.0)
+            dropout: (self.is_training(query) && self.dropout.prob > 0.0)
                 .then(|| Dropout::new(self.dropout.prob, next_seed())),
             ..AttentionOptions::new()
         }
+    }
+
+    /// Whether something is to be learned from these queries.
+    fn is_training(&self, query: &Tensor<4>) -> bool {
+        self.dropout.training.is_enabled() && query.device().is_autodiff()
     }
 
     fn usual_scale(&self) -> f64 {

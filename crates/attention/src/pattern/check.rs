@@ -18,8 +18,8 @@ impl Pattern {
             ..
         } = shape;
         match self {
-            Self::Full | Self::Causal | Self::Window { .. } => {}
-            Self::Block { size } => assert!(
+            Self::Full | Self::Causal | Self::Window { .. } | Self::Monotonic { .. } => {}
+            Self::Block { size } | Self::Summaries { block: size, .. } => assert!(
                 *size > 0,
                 "{op}: the blocks of a pattern must have a size, got 0"
             ),

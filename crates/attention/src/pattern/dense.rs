@@ -40,13 +40,9 @@ impl Pattern {
             }
             Self::Window { left, right } => {
                 let offset = seq_k as i64 - seq_q as i64;
-                // No window reaches further than all there is.
-                let [left, right] = [left, right].map(|&side| side.min(seq_q + seq_k) as i64);
-                let dims = [1, 1, seq_q, seq_k];
-                let later = Tensor::<4, Bool>::tril_mask(dims, offset + right, device);
-                let earlier = Tensor::<4, Bool>::triu_mask(dims, offset - left, device);
-                Some(later.bool_or(earlier))
+                Some(outside([*left, *right], offset, shape, device))
             }
+            Self::Monotonic { window } => Some(outside([*window; 2], 0, shape, device)),
             Self::KeyLengths(lengths) => {
                 let lengths: Vec<i64> = lengths.iter().map(|&length| length as i64).collect();
                 let lengths = Tensor::<1, Int>::from_ints(lengths.as_slice(), device)
@@ -60,6 +56,7 @@ impl Pattern {
             Self::Block { .. }
             | Self::Blocks { .. }
             | Self::Strided { .. }
+            | Self::Summaries { .. }
             | Self::Global(_)
             | Self::Documents(_) => Some(written_out(self, shape, device)),
             Self::KeyPadding(padding) => Some(padding.clone().reshape([batch, 1, 1, seq_k])),
@@ -83,6 +80,21 @@ impl Pattern {
             }
         }
     }
+}
+
+/// What a window to the left and right of the key `query + offset` does not show.
+fn outside(
+    sides: [usize; 2],
+    offset: i64,
+    shape: &AttentionShape,
+    device: &Device,
+) -> Tensor<4, Bool> {
+    let dims = [1, 1, shape.seq_q, shape.seq_k];
+    // No window reaches further than all there is.
+    let [left, right] = sides.map(|side| side.min(shape.seq_q + shape.seq_k) as i64);
+    let later = Tensor::<4, Bool>::tril_mask(dims, offset + right, device);
+    let earlier = Tensor::<4, Bool>::triu_mask(dims, offset - left, device);
+    later.bool_or(earlier)
 }
 
 /// The mask of a pattern that is a rule, place by place.

@@ -12,12 +12,14 @@ mod picture;
 mod plan;
 pub(crate) mod rule;
 mod split;
+mod summary;
 
 pub use big_bird::BigBird;
 use burn::tensor::{Bool, Tensor};
 pub(crate) use check::fits;
 pub(crate) use plan::{Examples, kept};
 pub use plan::{TilePlan, TileRun};
+pub(crate) use summary::{Stairs, Steps};
 
 /// A rule for which keys each query sees.
 ///
@@ -57,6 +59,21 @@ pub enum Pattern {
         /// Places from one to the next.
         stride: usize,
     },
+    /// The sequence is cut into blocks of `block`; everyone sees the last `summary` keys of
+    /// each. A last block that is cut short has fewer of these, or none.
+    Summaries {
+        /// Places in a block.
+        block: usize,
+        /// Keys seen of each; all of them, if there are no more.
+        summary: usize,
+    },
+    /// A query sees the keys from `window` before the key of its own number to `window`
+    /// after it, the first query being level with the first key: not a window like the
+    /// others where there are more queries than keys, or fewer.
+    Monotonic {
+        /// Keys on either side.
+        window: usize,
+    },
     /// The keys at these places are seen by everyone, and the queries at them see
     /// everything.
     Global(Vec<usize>),
@@ -84,6 +101,8 @@ impl Pattern {
             Self::Window { .. } => "a window",
             Self::Block { .. } | Self::Blocks { .. } => "blocks",
             Self::Strided { .. } => "a stride",
+            Self::Summaries { .. } => "summaries of blocks",
+            Self::Monotonic { .. } => "a monotonic window",
             Self::Global(_) => "global places",
             Self::Documents(_) => "documents",
             Self::KeyLengths(_) => "key lengths",
@@ -140,6 +159,12 @@ impl Pattern {
             right: 0,
         };
         window.or(Self::Strided { stride }.and(Self::Causal))
+    }
+
+    /// The keys of the own block of `block` places, and the last `summary` keys of every
+    /// block: Child et al., [Sparse Transformers](https://arxiv.org/abs/1904.10509), 2019.
+    pub fn fixed(block: usize, summary: usize) -> Self {
+        Self::Block { size: block }.or(Self::Summaries { block, summary })
     }
 
     /// Sees only what both see.

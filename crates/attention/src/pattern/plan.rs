@@ -314,6 +314,12 @@ mod tests {
             }
             .pattern(seq_k),
             Pattern::sparse_transformer(5),
+            Pattern::fixed(7, 2).and(Pattern::Causal),
+            Pattern::Summaries {
+                block: 9,
+                summary: 3,
+            },
+            Pattern::Monotonic { window: 5 },
             Pattern::documents([(0..seq_k).map(|j| j / 11).collect::<Vec<_>>()]),
             Pattern::prefix([9]).and(Pattern::key_lengths([seq_k - 2])),
         ]
@@ -365,6 +371,24 @@ mod tests {
         let window = |n| plan(Pattern::Window { left: 64, right: 0 }, n);
         // Twice as long, half as dense: a window costs as much as it shows.
         assert!((window(8192) / window(16_384) - 2.0).abs() < 0.02);
+    }
+
+    /// Summaries that lie scattered are in every tile; brought together, a query computes
+    /// those of the blocks before its own and no others.
+    #[test]
+    fn summaries_are_few_when_brought_together() {
+        use crate::pattern::{Stairs, Steps};
+        let n = 4096;
+        let scattered = Pattern::fixed(64, 8).and(Pattern::Causal);
+        assert!(scattered.plan(&shape(1, n, n), [64, 64]).density() > 0.5);
+        let stairs = Rule::Stairs(Stairs {
+            rise: 64,
+            run: 8,
+            seen: Steps::Before,
+        });
+        let gathered = shape(1, n, n / 8);
+        let plan = TilePlan::of_all_examples(&stairs, &gathered, [64, 64]);
+        assert!((0.49..0.56).contains(&plan.density()), "{}", plan.density());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use super::summary::{Stairs, Summaries};
 use crate::AttentionShape;
 
 /// How much of a tile is seen.
@@ -19,7 +20,7 @@ pub(crate) enum Sight {
 }
 
 impl Sight {
-    fn by(nothing: bool, all: bool) -> Self {
+    pub(super) fn by(nothing: bool, all: bool) -> Self {
         match (nothing, all) {
             (true, _) => Self::Nothing,
             (_, true) => Self::All,
@@ -28,7 +29,8 @@ impl Sight {
     }
 }
 
-/// The structured part of a pattern; [`Pattern`](crate::Pattern) says what each means.
+/// The structured part of a pattern; [`Pattern`](crate::Pattern) says what each means, but
+/// for `Stairs`, which only keys that were brought together have.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Rule {
     Full,
@@ -48,6 +50,11 @@ pub(crate) enum Rule {
     Strided {
         stride: usize,
     },
+    Summaries(Summaries),
+    Monotonic {
+        window: usize,
+    },
+    Stairs(Stairs),
     /// In order.
     Global(Vec<usize>),
     /// For each example, its places in stretches of one document.
@@ -136,13 +143,15 @@ impl Rule {
             Self::Full => Sight::All,
             Self::Causal => Sight::by(first_key > last, last_key <= first),
             Self::Window { left, right } => {
-                let (left, right) = (*left as i64, *right as i64);
-                Sight::by(
-                    first_key > last.saturating_add(right) || last_key < first.saturating_sub(left),
-                    last_key <= first.saturating_add(right)
-                        && first_key >= last.saturating_sub(left),
-                )
+                window_tile([first, last], [first_key, last_key], [*left, *right])
             }
+            Self::Monotonic { window } => window_tile(
+                [queries.start as i64, queries.end as i64 - 1],
+                [first_key, last_key],
+                [*window; 2],
+            ),
+            Self::Summaries(summaries) => summaries.of(keys),
+            Self::Stairs(stairs) => stairs.tile(queries, keys),
             Self::Block { size } => {
                 let [first, last, first_key, last_key] =
                     [first, last, first_key, last_key].map(|at| at.div_euclid(*size as i64));
@@ -241,6 +250,14 @@ impl Rule {
                 let begin = key_at.saturating_sub(*right as i64);
                 at(begin..key_at.saturating_add(*left as i64).saturating_add(1))
             }
+            Self::Monotonic { window } => {
+                let from = |number: i64| bits_from(number - queries.start as i64);
+                let window = *window as i64;
+                from(key_at - window) & !from(key_at + window + 1)
+            }
+            Self::Summaries(summaries) if summaries.has(key) => u64::MAX,
+            Self::Summaries(_) => 0,
+            Self::Stairs(stairs) => stairs.seen(queries, key),
             Self::Block { size } => {
                 let begin = key / size * size;
                 at(begin as i64..(begin + size) as i64)
@@ -326,6 +343,19 @@ pub(crate) fn place(shape: &AttentionShape, query: usize) -> i64 {
     query as i64 + shape.seq_k as i64 - shape.seq_q as i64
 }
 
+/// What queries at the places from `first` to `last` see of some keys through a window.
+fn window_tile(
+    [first, last]: [i64; 2],
+    [first_key, last_key]: [i64; 2],
+    sides: [usize; 2],
+) -> Sight {
+    let [left, right] = sides.map(|side| side as i64);
+    Sight::by(
+        first_key > last.saturating_add(right) || last_key < first.saturating_sub(left),
+        last_key <= first.saturating_add(right) && first_key >= last.saturating_sub(left),
+    )
+}
+
 /// The places from `first` to `last` that are keys.
 fn as_keys(first: i64, last: i64) -> Range<usize> {
     first.max(0) as usize..(last + 1).max(0) as usize
@@ -356,7 +386,7 @@ fn sorted(numbers: &[usize]) -> Vec<usize> {
 }
 
 /// All bits from `place` on.
-fn bits_from(place: i64) -> u64 {
+pub(super) fn bits_from(place: i64) -> u64 {
     match place {
         ..=0 => u64::MAX,
         1..=63 => u64::MAX << place,
@@ -366,6 +396,7 @@ fn bits_from(place: i64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::summary::Steps;
     use super::*;
 
     fn shape(seq_q: usize, seq_k: usize) -> AttentionShape {
@@ -401,6 +432,12 @@ mod tests {
                 at >= 0 && seen[at as usize / size].contains(&(j / size))
             }
             Rule::Strided { stride } => (at - key) % *stride as i64 == 0,
+            Rule::Monotonic { window } => i.abs_diff(j) <= *window,
+            Rule::Summaries(Summaries { block, summary }) => j % block + summary >= *block,
+            Rule::Stairs(Stairs { rise, run, seen }) => match seen {
+                Steps::Before => j / run < i / rise,
+                Steps::Others => j / run != i / rise,
+            },
             Rule::Global(places) => places.iter().any(|&place| place == j || place as i64 == at),
             Rule::Documents(_) => {
                 let ids = DOCUMENTS[example];
@@ -421,6 +458,8 @@ mod tests {
             Rule::blocks(size, &(0..blocks).map(seen).collect::<Vec<_>>())
         };
         let documents = DOCUMENTS.map(|ids| ids[..seq_k].to_vec());
+        let summaries = |block, summary| Rule::Summaries(Summaries { block, summary });
+        let stairs = |rise, run, seen| Rule::Stairs(Stairs { rise, run, seen });
         vec![
             Rule::Full,
             Rule::Causal,
@@ -433,6 +472,21 @@ mod tests {
             some_blocks(3),
             Rule::Strided { stride: 1 },
             Rule::Strided { stride: 4 },
+            summaries(1, 1),
+            summaries(4, 1),
+            summaries(5, 3),
+            summaries(3, 0),
+            summaries(3, 7),
+            Rule::Monotonic { window: 0 },
+            Rule::Monotonic { window: 2 },
+            Rule::Monotonic {
+                window: usize::MAX >> 2,
+            },
+            stairs(1, 1, Steps::Before),
+            stairs(4, 2, Steps::Before),
+            stairs(1, 1, Steps::Others),
+            stairs(3, 2, Steps::Others),
+            stairs(2, 5, Steps::Others),
             Rule::global(&[3, 0]),
             Rule::global(&[]),
             Rule::documents(&documents),

@@ -5,6 +5,7 @@ use burn::tensor::{Bool, Device, Tensor};
 use super::Pattern;
 use super::dense::level;
 use super::rule::Rule;
+use super::summary::Summaries;
 use crate::AttentionShape;
 
 impl Pattern {
@@ -58,6 +59,13 @@ impl Pattern {
             Self::Blocks { size, seen } => Rule::blocks((*size).min(FAR), seen),
             &Self::Strided { stride } => Rule::Strided {
                 stride: stride.min(FAR),
+            },
+            &Self::Summaries { block, summary } => Rule::Summaries(Summaries {
+                block: block.min(FAR),
+                summary: summary.min(FAR),
+            }),
+            &Self::Monotonic { window } => Rule::Monotonic {
+                window: window.min(FAR),
             },
             Self::Global(places) => Rule::global(places),
             Self::Documents(ids) => Rule::documents(ids),
@@ -122,5 +130,11 @@ mod tests {
         assert_eq!(hidden(one), hidden(Pattern::Full));
         let own = Pattern::Window { left: 0, right: 0 };
         assert_eq!(hidden(Pattern::Strided { stride: end }), hidden(own));
+        let monotonic = Pattern::Monotonic { window: end };
+        assert_eq!(hidden(monotonic), hidden(Pattern::Full));
+        let summaries = |block, summary| Pattern::Summaries { block, summary };
+        assert_eq!(hidden(summaries(3, end)), hidden(Pattern::Full));
+        let fixed = Pattern::fixed(end, 2);
+        assert_eq!(hidden(fixed), hidden(Pattern::Full));
     }
 }

@@ -5,8 +5,10 @@
 //! tile: they are brought together first, attended to on their own, and
 //! [joined](crate::merge) exactly.
 
+mod fixed;
 mod lsh;
 mod strided;
 
+pub use fixed::fixed;
 pub use lsh::{Lsh, lsh};
 pub use strided::strided;

@@ -55,6 +55,7 @@ pub use self::body::Body;
 pub use self::merge::merge;
 use self::ops::{Bias, MoreHidden, TiledForward, TiledSettings};
 pub(crate) use self::spread::Spread;
+use crate::pattern::rule::Rule;
 use crate::precision::{check, narrow, widen};
 use crate::{AttentionOptions, AttentionShape};
 
@@ -108,7 +109,18 @@ pub fn flash_with_log_sum_exp(
     value: Tensor<4>,
     options: &AttentionOptions,
 ) -> Flashed {
-    compute(query, key, value, options, body)
+    compute(query, key, value, options, Rule::Full, body)
+}
+
+/// [`flash_with_log_sum_exp`], seeing no more than a rule shows that is no pattern's.
+pub(crate) fn flash_by_rule(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    value: Tensor<4>,
+    options: &AttentionOptions,
+    rule: Rule,
+) -> Flashed {
+    compute(query, key, value, options, rule, body)
 }
 
 /// [`flash_with_log_sum_exp`] as it is computed where no body of the backend was compiled
@@ -120,7 +132,9 @@ pub fn recorded(
     value: Tensor<4>,
     options: &AttentionOptions,
 ) -> Flashed {
-    compute(query, key, value, options, |_, _, _| Body::Recorded)
+    compute(query, key, value, options, Rule::Full, |_, _, _| {
+        Body::Recorded
+    })
 }
 
 fn compute(
@@ -128,9 +142,10 @@ fn compute(
     key: Tensor<4>,
     value: Tensor<4>,
     options: &AttentionOptions,
+    also: Rule,
     choose: fn(&DispatchTensorKind, bool, &TiledSettings) -> Body,
 ) -> Flashed {
-    let (settings, hidden) = settle(&query, &key, &value, options);
+    let (settings, hidden) = settle(&query, &key, &value, options, also);
     let stored = query.dtype();
     let [query, key, value] = [query, key, value].map(|tensor| widen(tensor).into_dispatch());
     let has_more = hidden.is_some() || options.bias.is_some();
@@ -165,17 +180,18 @@ pub fn which_body(
     value: &Tensor<4>,
     options: &AttentionOptions,
 ) -> Body {
-    let (settings, hidden) = settle(query, key, value, options);
+    let (settings, hidden) = settle(query, key, value, options, Rule::Full);
     let has_more = hidden.is_some() || options.bias.is_some();
     body(&query.clone().into_dispatch().kind, has_more, &settings)
 }
 
-/// Checks the sizes and takes the pattern apart.
+/// Checks the sizes and takes the pattern apart, and shows of it what a rule shows, too.
 fn settle(
     query: &Tensor<4>,
     key: &Tensor<4>,
     value: &Tensor<4>,
     options: &AttentionOptions,
+    also: Rule,
 ) -> (TiledSettings, Option<Tensor<4, Bool>>) {
     let op = "flash attention";
     let shape = AttentionShape::of(op, query, key, value);
@@ -184,7 +200,7 @@ fn settle(
     let (rule, hidden) = options.pattern.split(op, &shape, &query.device());
     let settings = TiledSettings {
         shape,
-        rule: Arc::new(rule),
+        rule: Arc::new(rule.and(also)),
         scale: options.scale.unwrap_or(shape.default_scale()),
         softcap: options.softcap,
         alibi: options.alibi.as_deref().map(Arc::from),

@@ -98,6 +98,9 @@ fn mask(batch: usize, seq_k: usize) -> impl Strategy<Value = Mask> {
                 .prop_map(move |seen| Mask::Blocks { size, seen })
         }),
         1 => (1..20usize).prop_map(Mask::Strided),
+        1 => (1..40usize, 0..6usize)
+            .prop_map(|(block, summary)| Mask::Summaries { block, summary }),
+        1 => (0..40usize).prop_map(Mask::Monotonic),
         1 => places().prop_map(Mask::Global),
         1 => proptest::collection::vec(proptest::collection::vec(0..3usize, seq_k), batch)
             .prop_map(Mask::Documents),

@@ -3,6 +3,8 @@
 
 mod additive;
 mod drawn;
+mod hard;
+mod local;
 mod lsh;
 mod misuses;
 mod multi_head;
@@ -89,6 +91,8 @@ fn trials(opened: &Opened) -> Vec<Trial> {
     }
     trials.extend(others::trials(opened));
     trials.extend(additive::trials(device));
+    trials.extend(hard::trials(device));
+    trials.extend(local::trials(device));
     trials.extend(lsh::trials(device));
     trials.extend(multi_head::trials(opened));
     trials.extend(tiled::trials(device));

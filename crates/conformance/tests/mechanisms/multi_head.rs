@@ -5,7 +5,7 @@ use burn::nn::attention as burn_nn;
 use burn::tensor::{Device, Distribution, Gradients, Tensor};
 use libtest_mimic::{Failed, Trial};
 use zoo_attention::{
-    AttentionOptions, Lsh, Mechanism, MechanismConfig, MultiHeadAttention,
+    AttentionOptions, CannotDecode, Lsh, Mechanism, MechanismConfig, MultiHeadAttention,
     MultiHeadAttentionConfig, MultiHeadError, Pattern, Positions, lsh, rotate,
 };
 use zoo_backend::Opened;
@@ -42,7 +42,12 @@ fn decodes(mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
         // Smaller than what is decoded, and with a size that does not depend on it.
         Mechanism::SlidingWindow => MechanismConfig::SlidingWindow { window: 2 },
         Mechanism::Block => MechanismConfig::Block { size: 3 },
+        Mechanism::LocalM => MechanismConfig::LocalM { window: 2 },
         Mechanism::Strided => MechanismConfig::Strided { stride: Some(2) },
+        Mechanism::Fixed => MechanismConfig::Fixed {
+            block: Some(3),
+            summary: 1,
+        },
         Mechanism::Longformer => MechanismConfig::Longformer {
             window: 1,
             global: 1,
@@ -82,15 +87,13 @@ fn decodes_as(
 ) -> Result<(), Failed> {
     let mut cache = match attention.decode_cache(2) {
         Ok(cache) => cache,
-        Err(error) if matches!(error.mechanism, Mechanism::BigBird | Mechanism::Lsh) => {
-            let message = format!(
-                "mechanism {} cannot decode: what a place sees depends on how many there will be",
-                mechanism.mechanism()
-            );
-            return match error.to_string() == message {
-                true => Ok(()),
-                false => Err(error.to_string().into()),
-            };
+        Err(error)
+            if matches!(
+                mechanism.mechanism(),
+                Mechanism::BigBird | Mechanism::LocalP | Mechanism::Lsh
+            ) =>
+        {
+            return cannot(&error, mechanism);
         }
         Err(error) => return Err(error.to_string().into()),
     };
@@ -133,8 +136,24 @@ fn decodes_as(
 fn forgets(mechanism: &MechanismConfig) -> bool {
     matches!(
         mechanism.mechanism(),
-        Mechanism::SlidingWindow | Mechanism::Linear | Mechanism::Performer | Mechanism::Retention
+        Mechanism::SlidingWindow
+            | Mechanism::LocalM
+            | Mechanism::Linear
+            | Mechanism::Performer
+            | Mechanism::Retention
     )
+}
+
+/// Whether an error says of a mechanism that it cannot decode.
+fn cannot(error: &CannotDecode, mechanism: &MechanismConfig) -> Result<(), Failed> {
+    let message = format!(
+        "mechanism {} cannot decode: what a place sees depends on how many there will be",
+        mechanism.mechanism()
+    );
+    match error.to_string() == message {
+        true => Ok(()),
+        false => Err(error.to_string().into()),
+    }
 }
 
 /// Two layers, each with what goes in added to what comes out.
@@ -377,29 +396,74 @@ const TESTS: &[(&str, Test)] = &[
             "multi-head attention: a cache of linear was given to flash",
         )
     }),
-    ("returns-weights-or-says-who-does", |device| {
-        let input = Tensor::<3>::ones([1, 4, 8], device);
-        let with = |mechanism: Mechanism| {
-            let config = MultiHeadAttentionConfig::new(8, 2).with_mechanism(mechanism.into());
-            let x = || input.clone();
-            config
-                .init(device)
-                .forward_with_weights(x(), x(), x(), Pattern::Causal)
-        };
-        for mechanism in [Mechanism::Standard, Mechanism::Additive] {
-            let (_, weights) = with(mechanism).map_err(|error| error.to_string())?;
-            if weights.dims() != [1, 2, 4, 4] {
-                return Err(format!("{mechanism}: {:?}", weights.dims()).into());
+    ("sizes-that-follow-the-length-cannot-decode", |device| {
+        for mechanism in [Mechanism::Strided, Mechanism::Fixed] {
+            let mechanism = MechanismConfig::from(mechanism);
+            let config = MultiHeadAttentionConfig::new(8, 2).with_mechanism(mechanism.clone());
+            match config.init(device).decode_cache(1) {
+                Ok(_) => return Err(format!("{mechanism:?} decodes").into()),
+                Err(error) => cannot(&error, &mechanism)?,
             }
         }
-        let error = with(Mechanism::Flash).err().ok_or("flash has no weights")?;
-        let message = "mechanism flash never holds its weights; standard and additive do, and \
-                       return them";
-        if error.to_string() == message {
-            Ok(())
-        } else {
-            Err(error.to_string().into())
+        Ok(())
+    }),
+    ("hard-samples-in-training-alone", |device| {
+        let autodiff = &device.clone().autodiff();
+        let attention = MultiHeadAttentionConfig::new(8, 2)
+            .with_mechanism(Mechanism::Hard.into())
+            .init(autodiff);
+        let x = Tensor::<3>::random([2, 9, 8], Distribution::Normal(0.0, 1.0), autodiff);
+        let of = |attention: &MultiHeadAttention, x: &Tensor<3>| {
+            let x = || x.clone();
+            let weighed = attention.forward_with_weights(x(), x(), x(), Pattern::Full);
+            weighed.map_err(|error| Failed::from(error.to_string()))
+        };
+        let [(once, _), (again, _)] = [of(&attention, &x)?, of(&attention, &x)?];
+        if same(once, again).is_ok() {
+            return Err("the same keys were drawn twice".into());
         }
+        // Frozen, and on a device that takes no gradients.
+        let frozen = attention.clone().freeze();
+        let (once, weights) = of(&frozen, &x)?;
+        let (again, _) = of(&frozen, &x)?;
+        same(once.clone(), again)?;
+        let best: Vec<f32> = weights
+            .max_dim(3)
+            .try_into_vec_as()
+            .map_err(|error| format!("{error:?}"))?;
+        if best.iter().any(|&weight| weight != 1.0) {
+            return Err(format!("not one key alone: {best:?}").into());
+        }
+        let (plain, _) = of(&attention.valid(), &x.inner())?;
+        same(plain, once.inner())
+    }),
+    ("returns-weights-or-says-who-does", |device| {
+        let x = Tensor::<3>::random([1, 4, 8], Distribution::Normal(0.0, 1.0), device);
+        for mechanism in Mechanism::ALL {
+            let config = MultiHeadAttentionConfig::new(8, 2).with_mechanism(mechanism.into());
+            let attention = config.init(device);
+            let x = || x.clone();
+            let weighed = attention.forward_with_weights(x(), x(), x(), Pattern::Causal);
+            let error = match weighed {
+                Ok((result, weights)) if mechanism.holds_weights() => {
+                    if weights.dims() != [1, 2, 4, 4] {
+                        return Err(format!("{mechanism}: {:?}", weights.dims()).into());
+                    }
+                    same(attention.forward(x(), x(), x(), Pattern::Causal), result)?;
+                    continue;
+                }
+                Ok(_) => return Err(format!("{mechanism} returned weights").into()),
+                Err(error) => error.to_string(),
+            };
+            let message = format!(
+                "mechanism {mechanism} never holds its weights; these do, and return them: \
+                 standard, additive, hard, local-p"
+            );
+            if mechanism.holds_weights() || error != message {
+                return Err(error.into());
+            }
+        }
+        Ok(())
     }),
     ("rotary-products-know-the-distance-alone", |device| {
         let draw = || Tensor::<4>::random([1, 2, 6, 8], Distribution::Normal(0.0, 1.0), device);

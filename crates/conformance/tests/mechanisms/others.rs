@@ -80,9 +80,14 @@ fn long_ones() -> Vec<(&'static str, MechanismConfig, Problem)> {
         ..Problem::new("groups-of-groups", [1, 1, 2200, 2200, 4])
     };
     let strided = |stride| MechanismConfig::Strided { stride };
+    let fixed = |block, summary| MechanismConfig::Fixed { block, summary };
     vec![
         ("strided", strided(None), grouped.clone()),
-        ("strided-by-16", strided(Some(16)), grouped),
+        ("strided-by-16", strided(Some(16)), grouped.clone()),
+        ("fixed", fixed(None, 2), grouped.clone()),
+        // The last block has none of its summaries, and one of five.
+        ("fixed-by-16", fixed(Some(16), 3), grouped.clone()),
+        ("fixed-by-9", fixed(Some(9), 5), grouped),
         ("linear", Mechanism::Linear.into(), long.clone()),
         ("retention", MechanismConfig::Retention, long),
     ]
@@ -99,12 +104,35 @@ fn mechanisms() -> Vec<(&'static str, MechanismConfig)> {
         ("multiplicative", MechanismConfig::Multiplicative),
         ("additive", MechanismConfig::Additive),
         (
+            "hard",
+            MechanismConfig::Hard {
+                temperature: 0.7,
+                seed: 5,
+            },
+        ),
+        (
             "sliding-window",
             MechanismConfig::SlidingWindow { window: 3 },
         ),
+        ("local-m", MechanismConfig::LocalM { window: 3 }),
+        ("local-p", MechanismConfig::LocalP { window: 3 }),
         ("block", MechanismConfig::Block { size: 4 }),
         ("strided", MechanismConfig::Strided { stride: None }),
         ("strided-by-3", MechanismConfig::Strided { stride: Some(3) }),
+        (
+            "fixed",
+            MechanismConfig::Fixed {
+                block: None,
+                summary: 1,
+            },
+        ),
+        (
+            "fixed-by-3",
+            MechanismConfig::Fixed {
+                block: Some(3),
+                summary: 2,
+            },
+        ),
         (
             "longformer",
             MechanismConfig::Longformer {
@@ -251,6 +279,18 @@ const TESTS: &[(&str, Test)] = &[
             MechanismConfig::Strided { stride: Some(0) },
             &AttentionOptions::new(),
             "strided attention: a stride must be at least 1, got 0",
+        )
+    }),
+    ("fixed/refuses-blocks-of-nothing", |device| {
+        let empty = MechanismConfig::Fixed {
+            block: Some(0),
+            summary: 1,
+        };
+        is_refused(
+            device,
+            empty,
+            &AttentionOptions::new(),
+            "fixed attention: a block must have places, got 0",
         )
     }),
     ("performer/refuses-no-features", |device| {

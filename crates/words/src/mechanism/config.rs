@@ -31,9 +31,26 @@ pub enum MechanismConfig {
     Multiplicative,
     /// The score of a learned network.
     Additive,
+    /// One key alone.
+    Hard {
+        /// What scores and noise are divided by for the gradient.
+        temperature: f64,
+        /// Which noise.
+        seed: u64,
+    },
     /// Neighbours alone.
     SlidingWindow {
         /// Keys seen on either side.
+        window: usize,
+    },
+    /// The same from the first query and key on.
+    LocalM {
+        /// Keys seen on either side.
+        window: usize,
+    },
+    /// Keys around a place that is predicted.
+    LocalP {
+        /// Keys seen on either side; twice the deviation of their weights.
         window: usize,
     },
     /// The own block alone.
@@ -46,6 +63,14 @@ pub enum MechanismConfig {
         /// How many; none is the root of the number of keys.
         #[serde(skip_serializing_if = "Option::is_none")]
         stride: Option<usize>,
+    },
+    /// The own block, and the last places of every block.
+    Fixed {
+        /// Places in a block; none is the root of the number of keys.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        block: Option<usize>,
+        /// How many of each are for everyone.
+        summary: usize,
     },
     /// Neighbours, and places for everyone.
     Longformer {
@@ -115,9 +140,20 @@ impl From<Mechanism> for MechanismConfig {
             Mechanism::Dot => Self::Dot,
             Mechanism::Multiplicative => Self::Multiplicative,
             Mechanism::Additive => Self::Additive,
+            Mechanism::Hard => Self::Hard {
+                temperature: 1.0,
+                seed: 0,
+            },
             Mechanism::SlidingWindow => Self::SlidingWindow { window: 256 },
+            Mechanism::LocalM => Self::LocalM { window: 10 },
+            Mechanism::LocalP => Self::LocalP { window: 10 },
             Mechanism::Block => Self::Block { size: 256 },
             Mechanism::Strided => Self::Strided { stride: None },
+            // The least of the paper's, which found that a single one says too little.
+            Mechanism::Fixed => Self::Fixed {
+                block: None,
+                summary: 8,
+            },
             Mechanism::Longformer => Self::Longformer {
                 window: 256,
                 global: 1,
@@ -157,9 +193,13 @@ impl MechanismConfig {
             Self::Dot => Mechanism::Dot,
             Self::Multiplicative => Mechanism::Multiplicative,
             Self::Additive => Mechanism::Additive,
+            Self::Hard { .. } => Mechanism::Hard,
             Self::SlidingWindow { .. } => Mechanism::SlidingWindow,
+            Self::LocalM { .. } => Mechanism::LocalM,
+            Self::LocalP { .. } => Mechanism::LocalP,
             Self::Block { .. } => Mechanism::Block,
             Self::Strided { .. } => Mechanism::Strided,
+            Self::Fixed { .. } => Mechanism::Fixed,
             Self::Longformer { .. } => Mechanism::Longformer,
             Self::BigBird { .. } => Mechanism::BigBird,
             Self::Lsh { .. } => Mechanism::Lsh,
@@ -187,11 +227,16 @@ impl MechanismConfig {
     pub fn can_decode(&self) -> bool {
         !matches!(
             self,
-            Self::BigBird { .. } | Self::Strided { stride: None } | Self::Lsh { .. }
+            Self::BigBird { .. }
+                | Self::LocalP { .. }
+                | Self::Strided { stride: None }
+                | Self::Fixed { block: None, .. }
+                | Self::Lsh { .. }
         )
     }
 
-    /// The stride of [`Strided`](Self::Strided) for so many keys.
+    /// The stride of [`Strided`](Self::Strided), or the block of [`Fixed`](Self::Fixed), for
+    /// so many keys.
     pub fn stride(stride: Option<usize>, seq_k: usize) -> usize {
         stride.unwrap_or_else(|| (seq_k as f64).sqrt().round().max(1.0) as usize)
     }
@@ -206,6 +251,7 @@ struct Table {
     window: Option<usize>,
     size: Option<usize>,
     stride: Option<usize>,
+    summary: Option<usize>,
     global: Option<usize>,
     block: Option<usize>,
     neighbours: Option<usize>,
@@ -214,6 +260,7 @@ struct Table {
     rounds: Option<usize>,
     features: Option<Features>,
     seed: Option<u64>,
+    temperature: Option<f64>,
 }
 
 /// A number or a word.
@@ -235,6 +282,7 @@ impl Table {
             ("window", self.window),
             ("size", self.size),
             ("stride", self.stride),
+            ("summary", self.summary),
             ("global", self.global),
             ("block", self.block),
             ("neighbours", self.neighbours),
@@ -243,6 +291,7 @@ impl Table {
             ("rounds", self.rounds),
         ];
         let (mut features, mut seed) = (self.features, self.seed);
+        let mut temperature = self.temperature;
         let mut take = |name: &str| {
             let size = sizes.iter_mut().find(|(other, _)| *other == name);
             size.and_then(|(_, size)| size.take())
@@ -256,11 +305,22 @@ impl Table {
             | MechanismConfig::Additive
             | MechanismConfig::Retention => {}
             MechanismConfig::GroupedQuery { kv_heads } => *kv_heads = take("kv_heads"),
-            MechanismConfig::SlidingWindow { window } => {
-                *window = take("window").unwrap_or(*window)
+            MechanismConfig::Hard {
+                temperature: own,
+                seed: of_it,
+            } => {
+                *own = temperature.take().unwrap_or(*own);
+                *of_it = seed.take().unwrap_or(*of_it);
             }
+            MechanismConfig::SlidingWindow { window }
+            | MechanismConfig::LocalM { window }
+            | MechanismConfig::LocalP { window } => *window = take("window").unwrap_or(*window),
             MechanismConfig::Block { size } => *size = take("size").unwrap_or(*size),
             MechanismConfig::Strided { stride } => *stride = take("stride"),
+            MechanismConfig::Fixed { block, summary } => {
+                *block = take("block");
+                *summary = take("summary").unwrap_or(*summary);
+            }
             MechanismConfig::Longformer { window, global } => {
                 *window = take("window").unwrap_or(*window);
                 *global = take("global").unwrap_or(*global);
@@ -323,7 +383,8 @@ impl Table {
             .map(|(name, _)| *name);
         let left = left
             .or(features.is_some().then_some("features"))
-            .or(seed.is_some().then_some("seed"));
+            .or(seed.is_some().then_some("seed"))
+            .or(temperature.is_some().then_some("temperature"));
         match left {
             Some(name) => Err(E::custom(format!("{mechanism} has no {name}"))),
             None => Ok(config),
@@ -403,6 +464,35 @@ mod tests {
                 seed: 9
             })
         );
+        assert_eq!(
+            read(r#"{"kind": "fixed", "block": 128}"#),
+            Ok(MechanismConfig::Fixed {
+                block: Some(128),
+                summary: 8
+            })
+        );
+        assert_eq!(
+            read(r#"{"kind": "fixed", "summary": 2}"#),
+            Ok(MechanismConfig::Fixed {
+                block: None,
+                summary: 2
+            })
+        );
+        assert_eq!(
+            read(r#"{"kind": "hard", "temperature": 0.5}"#),
+            Ok(MechanismConfig::Hard {
+                temperature: 0.5,
+                seed: 0
+            })
+        );
+        assert_eq!(
+            read(r#"{"kind": "local-p", "window": 3}"#),
+            Ok(MechanismConfig::LocalP { window: 3 })
+        );
+        assert_eq!(
+            read(r#"{"kind": "local", "window": 3}"#),
+            Ok(MechanismConfig::SlidingWindow { window: 3 })
+        );
     }
 
     #[test]
@@ -424,6 +514,14 @@ mod tests {
             (r#"{"kind": "dot", "seed": 3}"#, "dot has no seed"),
             (r#"{"kind": "lsh", "block": 3}"#, "lsh has no block"),
             (r#"{"kind": "block", "rounds": 3}"#, "block has no rounds"),
+            (
+                r#"{"kind": "local-m", "temperature": 3}"#,
+                "local-m has no temperature",
+            ),
+            (
+                r#"{"kind": "strided", "summary": 3}"#,
+                "strided has no summary",
+            ),
             (r#"{"kind": "block", "sise": 3}"#, "unknown field `sise`"),
             (
                 r#"{"kind": "linear", "features": 3}"#,

@@ -27,12 +27,20 @@ pub enum Mechanism {
     Multiplicative,
     /// The score of a small network that is learned.
     Additive,
+    /// One key alone, the best or one drawn.
+    Hard,
     /// Only neighbours are seen.
     SlidingWindow,
+    /// Only neighbours are seen, the first query being level with the first key.
+    LocalM,
+    /// Only keys around a place that is predicted are seen, the nearer the more.
+    LocalP,
     /// Only the own block is seen.
     Block,
     /// Neighbours, and every so many places one further away.
     Strided,
+    /// The own block, and the last places of every block.
+    Fixed,
     /// Neighbours, and a few places for everyone.
     Longformer,
     /// Neighbours, a few places for everyone, and a few at random, by blocks.
@@ -64,7 +72,7 @@ pub struct About {
 
 impl Mechanism {
     /// Every mechanism, in the order they are shown.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 20] = [
         Self::Standard,
         Self::Flash,
         Self::MultiQuery,
@@ -72,9 +80,13 @@ impl Mechanism {
         Self::Dot,
         Self::Multiplicative,
         Self::Additive,
+        Self::Hard,
         Self::SlidingWindow,
+        Self::LocalM,
+        Self::LocalP,
         Self::Block,
         Self::Strided,
+        Self::Fixed,
         Self::Longformer,
         Self::BigBird,
         Self::Lsh,
@@ -93,9 +105,13 @@ impl Mechanism {
             Self::Dot => "dot",
             Self::Multiplicative => "multiplicative",
             Self::Additive => "additive",
+            Self::Hard => "hard",
             Self::SlidingWindow => "sliding-window",
+            Self::LocalM => "local-m",
+            Self::LocalP => "local-p",
             Self::Block => "block",
             Self::Strided => "strided",
+            Self::Fixed => "fixed",
             Self::Longformer => "longformer",
             Self::BigBird => "bigbird",
             Self::Lsh => "lsh",
@@ -105,10 +121,31 @@ impl Mechanism {
         }
     }
 
+    /// What else it is called.
+    pub fn other_names(self) -> &'static [&'static str] {
+        match self {
+            Self::Flash => &["scaled-dot", "global"],
+            Self::Multiplicative => &["general"],
+            Self::Additive => &["concat"],
+            Self::SlidingWindow => &["local"],
+            _ => &[],
+        }
+    }
+
+    /// Whether it holds its weights, and can return them.
+    pub fn holds_weights(self) -> bool {
+        matches!(
+            self,
+            Self::Standard | Self::Additive | Self::Hard | Self::LocalP
+        )
+    }
+
     /// What is to be known of it.
     pub fn about(self) -> About {
         const EXACT: &str = "exact";
         let vaswani = ("Vaswani 2017", "https://arxiv.org/abs/1706.03762");
+        let luong = ("Luong 2015", "https://arxiv.org/abs/1508.04025");
+        let child = ("Child 2019", "https://arxiv.org/abs/1904.10509");
         match self {
             Self::Standard => About {
                 computes: "softmax attention, every weight held and returned",
@@ -143,21 +180,28 @@ impl Mechanism {
                 time: "n²",
                 memory: "n",
                 exactness: EXACT,
-                paper: ("Luong 2015", "https://arxiv.org/abs/1508.04025"),
+                paper: luong,
             },
             Self::Multiplicative => About {
-                computes: "softmax of q·W·k with a matrix W that is learned, Luong's `general`",
+                computes: "softmax of q·W·k with a matrix W that is learned",
                 time: "n²",
                 memory: "n",
                 exactness: "with W between",
-                paper: ("Luong 2015", "https://arxiv.org/abs/1508.04025"),
+                paper: luong,
             },
             Self::Additive => About {
-                computes: "softmax of v·tanh(W₁q + W₂k), all learned; also Luong's `concat`",
+                computes: "softmax of v·tanh(W₁q + W₂k), all learned",
                 time: "n²",
                 memory: "n²",
                 exactness: "its own",
                 paper: ("Bahdanau 2014", "https://arxiv.org/abs/1409.0473"),
+            },
+            Self::Hard => About {
+                computes: "the value of one key: the best, or in training one drawn by its weight",
+                time: "n²",
+                memory: "n²",
+                exactness: "its own",
+                paper: ("Xu 2015", "https://arxiv.org/abs/1502.03044"),
             },
             Self::SlidingWindow => About {
                 computes: "softmax over the w neighbours on either side",
@@ -165,6 +209,20 @@ impl Mechanism {
                 memory: "n",
                 exactness: EXACT,
                 paper: ("Beltagy 2020", "https://arxiv.org/abs/2004.05150"),
+            },
+            Self::LocalM => About {
+                computes: "softmax over the w neighbours, the first query level with the first key",
+                time: "n·w",
+                memory: "n",
+                exactness: EXACT,
+                paper: luong,
+            },
+            Self::LocalP => About {
+                computes: "softmax over the w neighbours of a place that is predicted, the nearer the more",
+                time: "n²",
+                memory: "n²",
+                exactness: "its own",
+                paper: luong,
             },
             Self::Block => About {
                 computes: "softmax over the own block of w places",
@@ -178,7 +236,14 @@ impl Mechanism {
                 time: "n·sqrt(n)",
                 memory: "n",
                 exactness: EXACT,
-                paper: ("Child 2019", "https://arxiv.org/abs/1904.10509"),
+                paper: child,
+            },
+            Self::Fixed => About {
+                computes: "softmax over the own block and the last c places of every block of sqrt(n)",
+                time: "n·sqrt(n)·c",
+                memory: "n",
+                exactness: EXACT,
+                paper: child,
             },
             Self::Longformer => About {
                 computes: "softmax over the w neighbours and g places that all see and that see all",
@@ -236,18 +301,13 @@ impl FromStr for Mechanism {
     type Err = UnknownWord;
 
     fn from_str(word: &str) -> Result<Self, UnknownWord> {
-        let word = match word {
-            // Other names of the same.
-            "scaled-dot" => "flash",
-            "local" => "sliding-window",
-            "general" => "multiplicative",
-            "concat" => "additive",
-            word => word,
-        };
-        Self::ALL
-            .into_iter()
-            .find(|mechanism| mechanism.word() == word)
-            .ok_or_else(|| UnknownWord::new("mechanism", word, Self::ALL.map(Self::word)))
+        let is_it =
+            |mechanism: &Self| mechanism.word() == word || mechanism.other_names().contains(&word);
+        Self::ALL.into_iter().find(is_it).ok_or_else(|| {
+            let words = Self::ALL.map(Self::word).into_iter();
+            let others = Self::ALL.into_iter().flat_map(Self::other_names);
+            UnknownWord::new("mechanism", word, words.chain(others.copied()))
+        })
     }
 }
 
@@ -263,7 +323,27 @@ mod tests {
     }
 
     #[test]
+    fn every_other_name_reads_as_what_it_names() {
+        let mut names = Vec::new();
+        for mechanism in Mechanism::ALL {
+            for name in mechanism.other_names() {
+                assert_eq!(name.parse(), Ok(mechanism));
+                names.push(*name);
+            }
+        }
+        // A name that is also a word would never be reached.
+        for mechanism in Mechanism::ALL {
+            assert!(!names.contains(&mechanism.word()), "{mechanism}");
+        }
+        for name in ["scaled-dot", "global", "local", "general", "concat"] {
+            assert!(names.contains(&name), "{name}");
+        }
+    }
+
+    #[test]
     fn a_wrong_word_gets_the_nearest() {
+        let error = "globl".parse::<Mechanism>().unwrap_err();
+        assert_eq!(error.nearest(), Some("global"));
         let error = "standrad".parse::<Mechanism>().unwrap_err();
         assert_eq!(error.nearest(), Some("standard"));
     }
