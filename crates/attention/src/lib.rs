@@ -3,6 +3,8 @@
 //! | room | what it is |
 //! |---|---|
 //! | [`mod@additive`] | the first attention: a small network scores query and key; returns its weights |
+//! | [`mod@entropy`] | how spread out attention is, without the matrix; a regulariser |
+//! | [`mod@explain`] | where chosen queries look, for every mechanism |
 //! | [`multi_head`] | the module: projections around any mechanism, chosen by its word |
 //! | [`mod@multiplicative`] | products through a matrix that is learned |
 //! | [`pattern`] | who may see whom: one vocabulary of masks for every mechanism |
@@ -26,6 +28,8 @@ pub mod additive;
 mod cache;
 mod counter;
 mod dropout;
+pub mod entropy;
+pub mod explain;
 mod kept;
 pub mod linear;
 mod mechanism;
@@ -39,17 +43,22 @@ mod shape;
 pub mod sparse;
 pub mod standard;
 pub mod tiled;
+mod weighing;
 
 pub use additive::additive;
 pub use cache::KvCache;
 pub use dropout::Dropout;
-pub use linear::{FeatureMap, LinearState, RandomFeatures, linear, retention, retention_decays};
+pub use entropy::{entropy, entropy_penalty};
+pub use explain::explain;
+pub use linear::{
+    FeatureMap, LinearState, RandomFeatures, RedrawnFeatures, linear, retention, retention_decays,
+};
 pub use mechanism::{
     LinearFeatures, Mechanism, MechanismConfig, attend, drawn_matrix, drawn_vector, which_body_of,
 };
 pub use multi_head::{
     CannotDecode, DecodeCache, MultiHeadAttention, MultiHeadAttentionConfig, MultiHeadError,
-    NoWeights, Positions,
+    NoEntropy, NoWeights, Positions, PytorchWeights, PytorchWeightsError,
 };
 pub use multiplicative::multiplicative;
 pub use options::AttentionOptions;

@@ -43,15 +43,11 @@ pub fn attend(
     }
     match mechanism {
         MechanismConfig::Multiplicative => {
-            let [_, heads, _, d_head] = query.dims();
-            let matrix = TensorData::new(drawn_matrix(heads, d_head), [heads, d_head, d_head]);
-            let matrix = Tensor::from_data(matrix, (&query.device(), query.dtype()));
+            let matrix = matrix_for(&query);
             multiplicative(query, key, value, matrix, options)
         }
         MechanismConfig::Additive => {
-            let [_, heads, _, d_head] = query.dims();
-            let vector = TensorData::new(drawn_vector(heads, d_head), [heads, d_head]);
-            let vector = Tensor::from_data(vector, (&query.device(), query.dtype()));
+            let vector = vector_for(&query);
             additive(query, key, value, vector, options).context
         }
         MechanismConfig::Strided { stride } => {
@@ -59,7 +55,7 @@ pub fn attend(
             strided(query, key, value, stride, options)
         }
         MechanismConfig::Linear { features } => linear(query, key, value, features.into(), options),
-        MechanismConfig::Performer { features, seed } => {
+        MechanismConfig::Performer { features, seed, .. } => {
             let features = FeatureMap::FavorPlus(RandomFeatures::new(features, seed));
             linear(query, key, value, features, options)
         }
@@ -90,7 +86,7 @@ pub fn which_body_of(
 }
 
 /// The options with which [`flash`] computes a mechanism, if it does.
-fn as_flash(
+pub(crate) fn as_flash(
     mechanism: &MechanismConfig,
     options: &AttentionOptions,
     seq_k: usize,
@@ -140,12 +136,26 @@ fn as_flash(
 }
 
 /// The options, seeing no more than `pattern` shows.
-fn within(options: &AttentionOptions, pattern: Pattern) -> AttentionOptions {
+pub(crate) fn within(options: &AttentionOptions, pattern: Pattern) -> AttentionOptions {
     let pattern = match options.pattern.clone() {
         Pattern::Full => pattern,
         given => given.and(pattern),
     };
     options.clone().with_pattern(pattern)
+}
+
+/// The vectors of additive attention before anything is learned, beside a query.
+pub(crate) fn vector_for(query: &Tensor<4>) -> Tensor<2> {
+    let [_, heads, _, d_head] = query.dims();
+    let vector = TensorData::new(drawn_vector(heads, d_head), [heads, d_head]);
+    Tensor::from_data(vector, (&query.device(), query.dtype()))
+}
+
+/// The matrices of multiplicative attention, likewise.
+pub(crate) fn matrix_for(query: &Tensor<4>) -> Tensor<3> {
+    let [_, heads, _, d_head] = query.dims();
+    let matrix = TensorData::new(drawn_matrix(heads, d_head), [heads, d_head, d_head]);
+    Tensor::from_data(matrix, (&query.device(), query.dtype()))
 }
 
 /// The vectors of [`additive()`] attention before anything is learned, `[heads, d_head]`:

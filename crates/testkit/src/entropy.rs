@@ -46,7 +46,7 @@ pub fn entropy(problem: &Problem, inputs: &Inputs, upstream: &[f64]) -> Entropie
         d_query: vec![0.0; inputs.query.len()],
         d_key: vec![0.0; inputs.key.len()],
     };
-    for row in 0..problem.queries() {
+    for (row, upstream) in upstream.iter().enumerate() {
         let weights = &answer.weights[row * seq_k..][..seq_k];
         // p ln p is nothing where p is.
         let terms = weights.iter().filter(|&&p| p > 0.0).map(|p| p * p.ln());
@@ -65,7 +65,7 @@ pub fn entropy(problem: &Problem, inputs: &Inputs, upstream: &[f64]) -> Entropie
                 Some(cap) => 1.0 - (problem.scale() * dot(&query, &key) / cap).tanh().powi(2),
                 None => 1.0,
             };
-            let d_score = -upstream[row] * p * (p.ln() + entropy);
+            let d_score = -upstream * p * (p.ln() + entropy);
             let d_product = problem.scale() * bend * d_score;
             add(
                 &mut found.d_query[row * d_head..][..d_head],

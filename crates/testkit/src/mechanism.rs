@@ -124,7 +124,7 @@ impl Problem {
                 LinearFeatures::Elu1 => Features::Elu1,
                 LinearFeatures::Relu => Features::Relu,
             })),
-            MechanismConfig::Performer { features, seed } => {
+            MechanismConfig::Performer { features, seed, .. } => {
                 let directions = parameters(Parameter::Directions {
                     count: features,
                     seed,
@@ -288,6 +288,7 @@ mod tests {
             MechanismConfig::Performer {
                 features: 7,
                 seed: 0,
+                redraw: None,
             },
             Mechanism::Retention.into(),
         ] {

@@ -73,9 +73,10 @@ impl LinearState {
             shape.seq_q,
             shape.seq_k
         );
-        if let Some(features) = self.features {
-            features.check(op);
-        }
+        let features = self
+            .features
+            .as_ref()
+            .map(|features| features.ready(op, &query));
         if let Some(decays) = &self.decays {
             assert!(
                 decays.len() == shape.kv_heads,
@@ -93,7 +94,7 @@ impl LinearState {
             d_value,
             ..
         } = shape;
-        let (query, key, value, key_shift) = match self.features {
+        let (query, key, value, key_shift) = match &features {
             Some(features) => {
                 let scale = features.scale(scale, &shape);
                 let query = features.of_queries(query, scale);
@@ -144,7 +145,7 @@ impl LinearState {
             .reshape([batch, kv_heads, shape.group(), features])
             .matmul(sums)
             .reshape([batch, heads, 1, width]);
-        let context = match self.features {
+        let context = match features {
             Some(_) => mean(result, d_value),
             None => result,
         };

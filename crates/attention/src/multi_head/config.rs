@@ -6,6 +6,7 @@ use burn::nn::{DropoutConfig, Initializer, LinearConfig, RmsNormConfig};
 use burn::tensor::{Device, Tensor, TensorData};
 
 use super::MultiHeadAttention;
+use crate::linear::{RandomFeatures, RedrawnFeatures};
 use crate::mechanism::{Mechanism, MechanismConfig, drawn_matrix, drawn_vector};
 
 /// Configuration of a [`MultiHeadAttention`]; `init` makes one.
@@ -30,6 +31,10 @@ pub struct MultiHeadAttentionConfig {
     pub kv_heads: Option<usize>,
     /// Numbers in a head; `None` is `d_model / heads`.
     pub d_head: Option<usize>,
+    /// Numbers of each place that keys are made of; `None` is `d_model`.
+    pub kdim: Option<usize>,
+    /// Numbers of each place that values are made of; `None` is `d_model`.
+    pub vdim: Option<usize>,
     /// How heads learn about places. Default: not at all.
     #[config(default = "Positions::None")]
     pub positions: Positions,
@@ -143,6 +148,7 @@ impl MultiHeadAttentionConfig {
     pub fn try_init(&self, device: &Device) -> Result<MultiHeadAttention, MultiHeadError> {
         let (kv_heads, d_head) = self.check()?;
         let heads = self.heads;
+        let [kdim, vdim] = [self.kdim, self.vdim].map(|size| size.unwrap_or(self.d_model));
         let linear = |from: usize, to: usize, bias: bool| {
             LinearConfig::new(from, to)
                 .with_bias(bias)
@@ -154,11 +160,22 @@ impl MultiHeadAttentionConfig {
                 .then(|| RmsNormConfig::new(d_head).init(device))
         };
         let vector = || TensorData::new(drawn_vector(heads, d_head), [heads, d_head]);
+        let features = match self.mechanism {
+            MechanismConfig::Performer {
+                features,
+                seed,
+                redraw: Some(interval),
+            } => {
+                let first = RandomFeatures::new(features, seed);
+                Some(RedrawnFeatures::new(first, interval, d_head, device))
+            }
+            _ => None,
+        };
         let matrix = || TensorData::new(drawn_matrix(heads, d_head), [heads, d_head, d_head]);
         Ok(MultiHeadAttention {
             query: linear(self.d_model, heads * d_head, self.query_bias),
-            key: linear(self.d_model, kv_heads * d_head, self.key_bias),
-            value: linear(self.d_model, kv_heads * d_head, self.value_bias),
+            key: linear(kdim, kv_heads * d_head, self.key_bias),
+            value: linear(vdim, kv_heads * d_head, self.value_bias),
             output: linear(heads * d_head, self.d_model, self.output_bias),
             query_norm: norm(),
             key_norm: norm(),
@@ -166,6 +183,7 @@ impl MultiHeadAttentionConfig {
                 .then(|| Param::from_tensor(Tensor::from_data(vector(), device))),
             matrix: (self.mechanism == MechanismConfig::Multiplicative)
                 .then(|| Param::from_tensor(Tensor::from_data(matrix(), device))),
+            features,
             dropout: DropoutConfig::new(self.dropout).init(),
             mechanism: self.mechanism.clone(),
             positions: self.positions,
@@ -181,7 +199,12 @@ impl MultiHeadAttentionConfig {
         let heads = self.heads;
         let sizes = [("d_model", self.d_model), ("heads", heads)];
         let kv_heads = self.kv_heads.unwrap_or(heads);
-        for (name, size) in sizes.into_iter().chain([("kv_heads", kv_heads)]) {
+        let others = [
+            ("kv_heads", kv_heads),
+            ("kdim", self.kdim.unwrap_or(self.d_model)),
+            ("vdim", self.vdim.unwrap_or(self.d_model)),
+        ];
+        for (name, size) in sizes.into_iter().chain(others) {
             range(name, "at least 1", size as f64, size > 0)?;
         }
         let d_head = match self.d_head {

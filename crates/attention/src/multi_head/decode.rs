@@ -53,8 +53,11 @@ impl MultiHeadAttention {
             MechanismConfig::Linear { features } => {
                 state(LinearState::of_features(features.into()))
             }
-            MechanismConfig::Performer { features, seed } => {
-                let features = FeatureMap::FavorPlus(RandomFeatures::new(features, seed));
+            MechanismConfig::Performer { features, seed, .. } => {
+                let features = match &self.features {
+                    Some(drawn) => drawn.features(),
+                    None => FeatureMap::FavorPlus(RandomFeatures::new(features, seed)),
+                };
                 state(LinearState::of_features(features))
             }
             MechanismConfig::Retention => {

@@ -12,6 +12,8 @@
 
 mod config;
 mod decode;
+mod look;
+mod pytorch;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,24 +23,30 @@ use burn::tensor::Tensor;
 
 pub use self::config::{MultiHeadAttentionConfig, MultiHeadError, Positions};
 pub use self::decode::{CannotDecode, DecodeCache};
+pub use self::look::NoEntropy;
+pub use self::pytorch::{PytorchWeights, PytorchWeightsError};
 use crate::counter::mix;
+use crate::linear::RedrawnFeatures;
 use crate::mechanism::{MechanismConfig, attend};
 use crate::positions::rotate;
 use crate::standard::Attended;
-use crate::{AttentionOptions, Dropout, Pattern, additive, alibi_slopes, multiplicative, standard};
+use crate::{
+    AttentionOptions, Dropout, Pattern, additive, alibi_slopes, linear, multiplicative, standard,
+};
 
 /// Multi-head attention with any mechanism. Made by a [`MultiHeadAttentionConfig`].
 ///
 /// Its four projections are called and laid out as those of burn-nn's
-/// `MultiHeadAttention`.
+/// `MultiHeadAttention`; [`with_pytorch_weights`](Self::with_pytorch_weights) takes those of
+/// PyTorch's.
 #[derive(Module, Debug)]
 #[module(custom_display)]
 pub struct MultiHeadAttention {
     /// `d_model -> heads * d_head`
     pub query: Linear,
-    /// `d_model -> kv_heads * d_head`
+    /// `kdim -> kv_heads * d_head`
     pub key: Linear,
-    /// `d_model -> kv_heads * d_head`
+    /// `vdim -> kv_heads * d_head`
     pub value: Linear,
     /// `heads * d_head -> d_model`
     pub output: Linear,
@@ -50,6 +58,8 @@ pub struct MultiHeadAttention {
     pub vector: Option<Param<Tensor<2>>>,
     /// `[heads, d_head, d_head]`: the matrices of a multiplicative score.
     pub matrix: Option<Param<Tensor<3>>>,
+    /// Random features that are drawn anew; not learned, but part of the record.
+    pub features: Option<RedrawnFeatures>,
     /// How many weights are forgotten, and whether this layer is training.
     pub dropout: DropoutLayer,
     #[module(skip)]
@@ -92,11 +102,13 @@ impl MultiHeadAttention {
     /// Attends from `query` to `key` and `value`: for self-attention, three times the same.
     ///
     /// Weights are forgotten on devices that take gradients only, and others every time.
+    /// There, too, passes count until random features are drawn anew.
     ///
     /// # Shapes
     ///
     /// - query: `[batch, seq_q, d_model]`
-    /// - key, value: `[batch, seq_k, d_model]`
+    /// - key: `[batch, seq_k, kdim]`
+    /// - value: `[batch, seq_k, vdim]`; `kdim` and `vdim` are `d_model` unless given
     /// - result: `[batch, seq_q, d_model]`
     ///
     /// # Panics
@@ -151,9 +163,16 @@ impl MultiHeadAttention {
         value: Tensor<4>,
         options: &AttentionOptions,
     ) -> Tensor<4> {
-        match (&self.vector, &self.matrix) {
-            (Some(vector), _) => additive(query, key, value, vector.val(), options).context,
-            (_, Some(matrix)) => multiplicative(query, key, value, matrix.val(), options),
+        match (&self.vector, &self.matrix, &self.features) {
+            (Some(vector), ..) => additive(query, key, value, vector.val(), options).context,
+            (_, Some(matrix), _) => multiplicative(query, key, value, matrix.val(), options),
+            (.., Some(drawn)) => {
+                let features = match self.is_training(&query) {
+                    true => drawn.features_of_training_pass(),
+                    false => drawn.features(),
+                };
+                linear(query, key, value, features, options)
+            }
             _ => attend(self.mechanism.clone(), query, key, value, options),
         }
     }
@@ -179,33 +198,52 @@ impl MultiHeadAttention {
         [query, key, value]: [Tensor<3>; 3],
         [first_query, first_key]: [i64; 2],
     ) -> (Tensor<4>, Tensor<4>, Tensor<4>) {
-        let split = |tensor: Tensor<3>, heads: usize| {
-            let [batch, seq, _] = tensor.dims();
-            tensor
-                .reshape([batch, seq, heads, self.d_head])
-                .swap_dims(1, 2) // [batch, heads, seq, d_head]
-        };
-        let query = split(self.query.forward(query), self.heads);
-        let key = split(self.key.forward(key), self.kv_heads);
-        let value = split(self.value.forward(value), self.kv_heads);
-        let normal = |norm: &Option<RmsNorm>, tensor: Tensor<4>| match norm {
+        (
+            self.queries(query, first_query),
+            self.keys(key, first_key),
+            self.by_head(self.value.forward(value), self.kv_heads),
+        )
+    }
+
+    /// Queries by head, the first of them at place `first`.
+    fn queries(&self, query: Tensor<3>, first: i64) -> Tensor<4> {
+        let query = self.by_head(self.query.forward(query), self.heads);
+        self.placed(query, &self.query_norm, first)
+    }
+
+    /// Keys by head, likewise.
+    fn keys(&self, key: Tensor<3>, first: i64) -> Tensor<4> {
+        let key = self.by_head(self.key.forward(key), self.kv_heads);
+        self.placed(key, &self.key_norm, first)
+    }
+
+    /// `[batch, seq, heads * d_head]` as `[batch, heads, seq, d_head]`.
+    fn by_head(&self, tensor: Tensor<3>, heads: usize) -> Tensor<4> {
+        let [batch, seq, _] = tensor.dims();
+        tensor
+            .reshape([batch, seq, heads, self.d_head])
+            .swap_dims(1, 2)
+    }
+
+    /// Normalised, if that was asked for, and turned by its place.
+    fn placed(&self, tensor: Tensor<4>, norm: &Option<RmsNorm>, first: i64) -> Tensor<4> {
+        let tensor = match norm {
             Some(norm) => norm.forward(tensor),
             None => tensor,
         };
-        let query = normal(&self.query_norm, query);
-        let key = normal(&self.key_norm, key);
         match self.positions {
-            Positions::Rotary { theta } => (
-                rotate(query, first_query, theta),
-                rotate(key, first_key, theta),
-                value,
-            ),
-            Positions::None | Positions::Alibi => (query, key, value),
+            Positions::Rotary { theta } => rotate(tensor, first, theta),
+            Positions::None | Positions::Alibi => tensor,
         }
     }
 
+    /// Whether this is a pass to learn from.
+    fn is_training(&self, query: &Tensor<4>) -> bool {
+        self.dropout.training.is_enabled() && query.device().is_autodiff()
+    }
+
     fn options(&self, query: &Tensor<4>, pattern: Pattern) -> AttentionOptions {
-        let is_training = self.dropout.training.is_enabled() && query.device().is_autodiff();
+        let is_training = self.is_training(query);
         AttentionOptions {
             pattern,
             // What the mechanism takes for none, unless it is to be divided.

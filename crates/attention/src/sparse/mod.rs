@@ -8,3 +8,4 @@
 mod strided;
 
 pub use strided::strided;
+pub(crate) use strided::strided_pattern;

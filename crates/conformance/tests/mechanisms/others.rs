@@ -129,6 +129,7 @@ fn mechanisms() -> Vec<(&'static str, MechanismConfig)> {
             MechanismConfig::Performer {
                 features: 24,
                 seed: 3,
+                redraw: None,
             },
         ),
         ("retention", MechanismConfig::Retention),
@@ -239,6 +240,7 @@ const TESTS: &[(&str, Test)] = &[
         let none = MechanismConfig::Performer {
             features: 0,
             seed: 0,
+            redraw: None,
         };
         is_refused(
             device,

@@ -1,6 +1,7 @@
 //! A mechanism with its sizes, as a file says it.
 
 use std::fmt;
+use std::num::NonZeroUsize;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
@@ -69,8 +70,11 @@ pub enum MechanismConfig {
     Performer {
         /// How many.
         features: usize,
-        /// Which ones.
+        /// Which ones, to begin with.
         seed: u64,
+        /// Training passes until others are drawn; none is never, and so is a zero in a file.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        redraw: Option<NonZeroUsize>,
     },
     /// Products that fade.
     Retention,
@@ -116,6 +120,7 @@ impl From<Mechanism> for MechanismConfig {
             Mechanism::Performer => Self::Performer {
                 features: 256,
                 seed: 0,
+                redraw: None,
             },
             Mechanism::Retention => Self::Retention,
         }
@@ -160,6 +165,7 @@ struct Table {
     block: Option<usize>,
     neighbours: Option<usize>,
     random: Option<usize>,
+    redraw: Option<usize>,
     features: Option<Features>,
     seed: Option<u64>,
 }
@@ -186,6 +192,7 @@ impl Table {
             ("block", self.block),
             ("neighbours", self.neighbours),
             ("random", self.random),
+            ("redraw", self.redraw),
         ];
         let (mut features, mut seed) = (self.features, self.seed);
         let mut take = |name: &str| {
@@ -238,6 +245,7 @@ impl Table {
             MechanismConfig::Performer {
                 features: own,
                 seed: of_it,
+                redraw,
             } => {
                 match features.take() {
                     None => {}
@@ -249,6 +257,7 @@ impl Table {
                     }
                 }
                 *of_it = seed.take().unwrap_or(*of_it);
+                *redraw = take("redraw").and_then(NonZeroUsize::new);
             }
         }
         let left = sizes
@@ -329,6 +338,19 @@ mod tests {
                 features: LinearFeatures::Relu
             })
         );
+        let performer = |redraw: usize| MechanismConfig::Performer {
+            features: 64,
+            seed: 2,
+            redraw: NonZeroUsize::new(redraw),
+        };
+        for redraw in [0, 1000] {
+            let text = format!(
+                r#"{{"kind": "performer", "features": 64, "seed": 2, "redraw": {redraw}}}"#
+            );
+            assert_eq!(read(&text), Ok(performer(redraw)));
+            let written = serde_json::to_string(&performer(redraw)).expect("plain data");
+            assert_eq!(read(&written), Ok(performer(redraw)), "{written}");
+        }
     }
 
     #[test]
@@ -338,6 +360,7 @@ mod tests {
             (r#"{"kind": "bigbrid"}"#, "did you mean bigbird"),
             (r#"{"kind": "flash", "window": 3}"#, "flash has no window"),
             (r#"{"kind": "dot", "seed": 3}"#, "dot has no seed"),
+            (r#"{"kind": "linear", "redraw": 3}"#, "linear has no redraw"),
             (r#"{"kind": "block", "sise": 3}"#, "unknown field `sise`"),
             (
                 r#"{"kind": "linear", "features": 3}"#,
