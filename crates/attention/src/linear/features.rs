@@ -23,7 +23,7 @@ pub enum FeatureMap {
     /// Random features whose product is, on average, the softmax's own exponential.
     FavorPlus(RandomFeatures),
     /// The same by directions that are there already, `[count, d_head]`.
-    Drawn(Tensor<2>),
+    Drawn(Box<Tensor<2>>),
 }
 
 /// Positive orthogonal random features:
@@ -73,7 +73,7 @@ impl FeatureMap {
                     random.count > 0,
                     "{op}: there must be random features, got 0"
                 );
-                Features::Exponential(random.tensor(query))
+                Features::Exponential(Box::new(random.tensor(query)))
             }
             Self::Drawn(directions) => {
                 let [count, width] = directions.dims();
@@ -83,8 +83,8 @@ impl FeatureMap {
                      got {:?}",
                     directions.dims()
                 );
-                let directions = directions.clone().reshape([1, 1, count, d_head]);
-                Features::Exponential(narrow(directions, widened(query.dtype())))
+                let directions = directions.as_ref().clone().reshape([1, 1, count, d_head]);
+                Features::Exponential(Box::new(narrow(directions, widened(query.dtype()))))
             }
         }
     }
@@ -96,7 +96,7 @@ pub(super) enum Features {
     Elu1,
     Relu,
     /// By these directions, `[1, 1, count, d_head]`.
-    Exponential(Tensor<4>),
+    Exponential(Box<Tensor<4>>),
 }
 
 impl Features {

@@ -46,7 +46,7 @@ impl RedrawnFeatures {
 
     /// Those in use.
     pub fn features(&self) -> FeatureMap {
-        FeatureMap::Drawn(self.directions.value())
+        FeatureMap::Drawn(Box::new(self.directions.value()))
     }
 
     /// Those for one more training pass: others, if it is time.

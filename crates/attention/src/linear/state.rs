@@ -139,10 +139,10 @@ impl LinearState {
             }
         };
         self.sums = Some(sums.clone());
-        let [.., features] = query.dims();
+        let [.., count] = query.dims();
         let [.., width] = sums.dims();
         let result = query
-            .reshape([batch, kv_heads, shape.group(), features])
+            .reshape([batch, kv_heads, shape.group(), count])
             .matmul(sums)
             .reshape([batch, heads, 1, width]);
         let context = match features {

@@ -165,12 +165,12 @@ impl PytorchWeights {
         let Some(data) = self.0.remove(key) else {
             return Err(Error::Missing { key, expected });
         };
-        let got = data.shape.to_vec();
+        let got = data.shape().to_vec();
         if got != expected {
             return Err(Error::Shape { key, expected, got });
         }
-        if !data.dtype.is_float() {
-            let got = format!("{:?}", data.dtype);
+        if !data.dtype().is_float() {
+            let got = format!("{:?}", data.dtype());
             return Err(Error::NumberType { key, got });
         }
         Ok(data.iter::<f32>().collect())

@@ -3,11 +3,15 @@
 
 mod additive;
 mod drawn;
+mod entropy;
+mod explain;
+mod golden;
 mod misuses;
 mod multi_head;
 mod numbers_that_are_none;
 mod others;
 mod promises;
+mod redraw;
 mod tiled;
 
 use std::process::ExitCode;
@@ -89,6 +93,10 @@ fn trials(opened: &Opened) -> Vec<Trial> {
     trials.extend(others::trials(opened));
     trials.extend(additive::trials(device));
     trials.extend(multi_head::trials(opened));
+    trials.extend(golden::trials(device));
+    trials.extend(explain::trials(opened));
+    trials.extend(entropy::trials(opened));
+    trials.extend(redraw::trials(device));
     trials.extend(tiled::trials(device));
     for problem in catalogue() {
         let name = format!("standard/{}/weights", problem.name);

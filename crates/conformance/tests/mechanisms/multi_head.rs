@@ -19,7 +19,7 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
         .map(|mechanism| {
             let device = opened.device.clone().autodiff();
             Trial::test(format!("multi-head/learns-with-{mechanism}"), move || {
-                learns(mechanism, &device)
+                learns(mechanism.into(), &device)
             })
         })
         .collect();
@@ -36,10 +36,9 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
     trials
 }
 
-/// One place after the other gives what all at once give, or says that it cannot.
-fn decodes(mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
-    let mechanism = match mechanism {
-        // Smaller than what is decoded, and with a size that does not depend on it.
+/// A mechanism at sizes smaller than a few places, and that do not depend on how many.
+pub(crate) fn small(mechanism: Mechanism) -> MechanismConfig {
+    match mechanism {
         Mechanism::SlidingWindow => MechanismConfig::SlidingWindow { window: 2 },
         Mechanism::Block => MechanismConfig::Block { size: 3 },
         Mechanism::Strided => MechanismConfig::Strided { stride: Some(2) },
@@ -48,7 +47,12 @@ fn decodes(mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
             global: 1,
         },
         other => other.into(),
-    };
+    }
+}
+
+/// One place after the other gives what all at once give, or says that it cannot.
+fn decodes(mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
+    let mechanism = small(mechanism);
     let config = MultiHeadAttentionConfig::new(8, 4)
         .with_kv_heads(Some(2))
         .with_d_head(Some(4))
@@ -115,9 +119,9 @@ impl TwoLayers {
 }
 
 /// Only the word differs: everybody is to know what stood first.
-fn learns(mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
+pub(crate) fn learns(mechanism: MechanismConfig, device: &Device) -> Result<(), Failed> {
     device.seed(7);
-    let config = MultiHeadAttentionConfig::new(8, 2).with_mechanism(mechanism.into());
+    let config = MultiHeadAttentionConfig::new(8, 2).with_mechanism(mechanism);
     let mut model = TwoLayers {
         first: config.init(device),
         second: config.init(device),
@@ -149,11 +153,11 @@ fn learns(mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
 }
 
 /// A step down the gradient.
-struct Descent<'a> {
-    gradients: &'a Gradients,
-    rate: f64,
+pub(crate) struct Descent<'a> {
+    pub(crate) gradients: &'a Gradients,
+    pub(crate) rate: f64,
     /// Parameters that nothing was learned of.
-    without: usize,
+    pub(crate) without: usize,
 }
 
 impl ModuleMapper for Descent<'_> {
@@ -164,7 +168,8 @@ impl ModuleMapper for Descent<'_> {
                 Tensor::from_inner(moved).require_grad()
             }
             None => {
-                self.without += 1;
+                // What is not learned, but part of the module, has none.
+                self.without += usize::from(tensor.is_require_grad());
                 tensor
             }
         })
@@ -296,7 +301,7 @@ const TESTS: &[(&str, Test)] = &[
     }),
 ];
 
-fn same(got: Tensor<3>, want: Tensor<3>) -> Result<(), Failed> {
+pub(crate) fn same(got: Tensor<3>, want: Tensor<3>) -> Result<(), Failed> {
     let numbers = |tensor: Tensor<3>| -> Result<Vec<f32>, Failed> {
         tensor
             .try_into_vec_as()

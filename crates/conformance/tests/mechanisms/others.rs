@@ -88,7 +88,7 @@ fn long_ones() -> Vec<(&'static str, MechanismConfig, Problem)> {
     ]
 }
 
-fn mechanisms() -> Vec<(&'static str, MechanismConfig)> {
+pub(crate) fn mechanisms() -> Vec<(&'static str, MechanismConfig)> {
     let mechanisms = vec![
         ("dot", MechanismConfig::Dot),
         ("multiplicative", MechanismConfig::Multiplicative),
