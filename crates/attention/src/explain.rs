@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Weights are computed again, for these queries alone, exactly as the mechanism means
-//! them: `rows x seq_k` numbers for each head, and nothing larger.
+//! them: `rows x seq_k` numbers for each head, and no matrix of more than these.
 
 use burn::tensor::{Int, Tensor};
 

@@ -1,11 +1,11 @@
 //! How spread out attention is, against the oracle, and what it does to a loss.
 
 use burn::module::Module;
-use burn::tensor::{Device, Distribution, Tensor, TensorData};
+use burn::tensor::{DType, Device, Distribution, Tensor, TensorData};
 use libtest_mimic::{Failed, Trial};
 use zoo_attention::{
     AttentionOptions, Mechanism, MechanismConfig, MultiHeadAttention, MultiHeadAttentionConfig,
-    Pattern, entropy, entropy_penalty, which_body,
+    Pattern, PytorchWeights, entropy, entropy_penalty, which_body,
 };
 use zoo_backend::Opened;
 use zoo_conformance::{Tensors, numbers};
@@ -28,6 +28,13 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
             heads_are_as_spread_out_as_their_weights(mechanism, &device)
         })
     }));
+    for (word, dtype) in crate::half_types(opened) {
+        let device = device.clone();
+        trials.push(Trial::test(
+            format!("entropy/{word}-is-not-rounded"),
+            move || half_precision_is_not_rounded(dtype, &device),
+        ));
+    }
     let mut tests = TESTS.to_vec();
     // All pairs of 16,384 places: seconds where tiles are single calls.
     let one = Tensor::<4>::zeros([1, 1, 1, 1], device);
@@ -172,6 +179,18 @@ fn heads_are_as_spread_out_as_their_weights(
     Ok(())
 }
 
+/// Whatever the type of queries and keys, entropy is computed and returned in `f32`.
+fn half_precision_is_not_rounded(dtype: DType, device: &Device) -> Result<(), Failed> {
+    let zeros = |seq: usize| Tensor::<4>::zeros([1, 1, seq, 4], (device, dtype));
+    let got = entropy(zeros(2), zeros(1000), &AttentionOptions::new());
+    if got.dtype() != DType::F32 {
+        return Err(format!("{:?} instead of F32", got.dtype()).into());
+    }
+    let (got, want) = (numbers(got.unsqueeze()), [1000f64.ln(); 2]);
+    Precision::F32.forward(0.0).check("entropy", &got, &want)?;
+    Ok(())
+}
+
 type Test = fn(&Device) -> Result<(), Failed>;
 
 const TESTS: &[(&str, Test)] = &[
@@ -185,17 +204,6 @@ const TESTS: &[(&str, Test)] = &[
             let want: Vec<f64> = (0..12).map(|row| f64::from(row % 6 + 4).ln()).collect();
             Precision::F32.forward(0.0).check("entropy", &got, &want)?;
         }
-        Ok(())
-    }),
-    ("of-half-precision-is-not-rounded", |device| {
-        // Whatever the type of queries and keys: entropy is computed and returned in f32.
-        let zeros = |seq: usize| Tensor::<4>::zeros([1, 1, seq, 4], device);
-        let options = AttentionOptions::new();
-        let got = entropy(zeros(2), zeros(1000), &options);
-        let want = [1000f64.ln(); 2];
-        Precision::F32
-            .forward(0.0)
-            .check("entropy", &numbers(got.unsqueeze()), &want)?;
         Ok(())
     }),
     ("a-penalty-of-nobody-is-nothing", |device| {
@@ -212,8 +220,8 @@ const TESTS: &[(&str, Test)] = &[
         let without = entropy_after_learning(0.0, device)?;
         let sharper = entropy_after_learning(1.0, device)?;
         let wider = entropy_after_learning(-1.0, device)?;
-        // Of six keys: at most ln 6, which is 1.79.
-        if sharper < without - 0.1 && wider > without + 0.01 {
+        // Of six keys: at most ln 6, which is 1.79. On the CPU: 1.27, 1.08 and 1.43.
+        if sharper < without - 0.1 && wider > without + 0.1 {
             Ok(())
         } else {
             Err(format!("{without} without, {sharper} and {wider} with it").into())
@@ -224,11 +232,28 @@ const TESTS: &[(&str, Test)] = &[
 /// The mean entropy of a layer that learned something for a few steps, with this
 /// coefficient of the penalty in its loss.
 fn entropy_after_learning(coefficient: f64, device: &Device) -> Result<f32, Failed> {
-    device.seed(11);
-    let mut attention: MultiHeadAttention = MultiHeadAttentionConfig::new(8, 2)
+    // Numbers of the testkit: the same on every device, whatever else draws from it.
+    let draw = |name: &'static str, rows: usize, width: usize, spread: f64| {
+        let sizes = Problem::new(name, [1, 1, rows, 1, width]);
+        let numbers = Problem { spread, ..sizes }.inputs().query;
+        match width {
+            1 => TensorData::new(numbers, [rows]),
+            _ => TensorData::new(numbers, [rows, width]),
+        }
+    };
+    let weights: PytorchWeights = [
+        ("in_proj_weight", draw("in", 24, 8, 0.5)),
+        ("in_proj_bias", draw("in bias", 24, 1, 0.1)),
+        ("out_proj.weight", draw("out", 8, 8, 0.5)),
+        ("out_proj.bias", draw("out bias", 8, 1, 0.1)),
+    ]
+    .into_iter()
+    .collect();
+    let mut attention = MultiHeadAttentionConfig::new(8, 2)
         .with_mechanism(MechanismConfig::Flash)
-        .init(device);
-    let x = Tensor::<3>::random([8, 6, 8], Distribution::Normal(0.0, 1.0), device);
+        .init(device)
+        .with_pytorch_weights(weights)?;
+    let x = Tensor::<2>::from_data(draw("x", 48, 8, 1.0), device).reshape([8, 6, 8]);
     let wanted = x.clone().slice_dim(1, 0..1).expand([8, 6, 8]);
     let penalty = |attention: &MultiHeadAttention| {
         let penalty = attention.entropy_penalty(x.clone(), x.clone(), Pattern::Full);
@@ -241,7 +266,7 @@ fn entropy_after_learning(coefficient: f64, device: &Device) -> Result<f32, Fail
         let gradients = loss.backward();
         attention = attention.map(&mut Descent {
             gradients: &gradients,
-            rate: 0.3,
+            rate: 0.2,
             without: 0,
         });
     }

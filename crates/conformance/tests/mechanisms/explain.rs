@@ -5,7 +5,7 @@ use burn::tensor::{DType, Device, Distribution, Tensor};
 use libtest_mimic::{Failed, Trial};
 use zoo_attention::{
     AttentionOptions, Mechanism, MechanismConfig, MultiHeadAttentionConfig, Pattern, Positions,
-    explain,
+    explain, standard,
 };
 use zoo_backend::Opened;
 use zoo_conformance::{Tensors, given_to, numbers};
@@ -101,19 +101,23 @@ fn says_what_was_done(
     let answer = solve(&solved, &inputs);
     let (seq_k, d_value) = (problem.seq_k, problem.d_value);
     let (mut weights, mut by_mechanism, mut by_weights) = (vec![], vec![], vec![]);
+    let mut largest_terms = 0f64;
     for at in 0..problem.batch * problem.heads * rows.len() {
         let head = at / rows.len();
         let row = head * problem.seq_q + rows[at % rows.len()];
         weights.extend_from_slice(&answer.weights[row * seq_k..][..seq_k]);
         by_mechanism.extend_from_slice(&result[row * d_value..][..d_value]);
         let kv_head = head / (problem.heads / problem.kv_heads);
-        let mut sum = vec![0.0; d_value];
+        let (mut sum, mut terms) = (vec![0.0; d_value], vec![0.0; d_value]);
         for (j, &weight) in explained[at * seq_k..][..seq_k].iter().enumerate() {
             let value = &inputs.value[(kv_head * seq_k + j) * d_value..][..d_value];
-            for (sum, &value) in sum.iter_mut().zip(value) {
-                *sum += f64::from(weight) * f64::from(value);
+            for ((sum, terms), &value) in sum.iter_mut().zip(&mut terms).zip(value) {
+                let term = f64::from(weight) * f64::from(value);
+                *sum += term;
+                *terms += term.abs();
             }
         }
+        largest_terms = terms.into_iter().fold(largest_terms, f64::max);
         by_weights.extend(sum);
     }
     let precision = match dtype {
@@ -123,8 +127,10 @@ fn says_what_was_done(
     };
     let forward = precision.forward(answer.largest_score);
     forward.check("weights", &explained, &weights)?;
-    // Both sides are rounded.
-    precision.backward(answer.largest_score).check(
+    // Both sides are rounded, and one of them before its terms were added up.
+    let both = precision.backward(answer.largest_score);
+    both.check_as_large_as(
+        largest_terms,
         "weights times values",
         &by_mechanism,
         &by_weights,
@@ -132,7 +138,7 @@ fn says_what_was_done(
     Ok(())
 }
 
-/// With its own parameters, positions and temperature.
+/// With its own parameters and positions, and heads that share values.
 fn a_layer_says_what_it_did(mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
     let mechanism = crate::multi_head::small(mechanism);
     let attention = MultiHeadAttentionConfig::new(8, 4)
@@ -158,6 +164,35 @@ fn a_layer_says_what_it_did(mechanism: Mechanism, device: &Device) -> Result<(),
 type Test = fn(&Device) -> Result<(), Failed>;
 
 const TESTS: &[(&str, Test)] = &[
+    ("has-the-gradient-of-weights-that-are-held", |device| {
+        let device = &device.clone().autodiff();
+        let problem = find("multi-query").expect("a problem of the catalogue");
+        let tensors = Tensors::new(&problem, &problem.inputs(), device);
+        let rows = [2, 0, 2];
+        let gradients = |is_explained: bool| {
+            let tensors = tensors.clone().require_grad();
+            let (query, key) = (tensors.query.clone(), tensors.key.clone());
+            let weights = match is_explained {
+                true => explain(Mechanism::Flash, query, key, &tensors.options, &rows),
+                false => {
+                    let all = standard(query, key, tensors.value, &tensors.options).weights;
+                    let some = rows.map(|row| all.clone().slice_dim(2, row..row + 1));
+                    Tensor::cat(some.to_vec(), 2)
+                }
+            };
+            let gradients = weights.square().sum().backward();
+            [tensors.query, tensors.key].map(|tensor| tensor.grad(&gradients).map(numbers))
+        };
+        for (got, want) in gradients(true).into_iter().zip(gradients(false)) {
+            let got = got.ok_or("weights depend on queries and keys")?;
+            let want = want.ok_or("as held ones do")?;
+            let want: Vec<f64> = want.into_iter().map(f64::from).collect();
+            Precision::F32
+                .backward(0.0)
+                .check("gradient", &got, &want)?;
+        }
+        Ok(())
+    }),
     ("a-row-that-is-no-query-is-refused", |device| {
         refused(
             device,

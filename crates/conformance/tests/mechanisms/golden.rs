@@ -35,12 +35,6 @@ fn golden() -> Golden {
     Golden::from_bytes(file).expect("a file that belongs to the tests")
 }
 
-/// Scores are up to 13 here, and results go through two matrices besides; PyTorch's were
-/// computed in double precision. The worst seen is a quarter of what this allows.
-fn tolerance() -> Tolerance {
-    Precision::F32.backward(13.0)
-}
-
 fn weights(golden: &Golden) -> PytorchWeights {
     let weights = golden.under("weights.").tensors;
     let weights = weights.iter();
@@ -85,13 +79,18 @@ fn gives_the_same(golden: &Golden, mechanism: Mechanism, device: &Device) -> Res
         };
         let [q, k, v] = [&query, &key, &value].map(Tensor::clone);
         let output = attention.forward(q, k, v, pattern.clone());
-        same(golden, "output", output.clone())?;
+        // Scores go up to 27, but where they are large a weight is near 0 or 1, and what
+        // PyTorch gave was computed in double precision: no allowance is made for them. The
+        // worst seen on the CPU is 13 units, of a gradient.
+        let forward = Precision::F32.forward(0.0);
+        same(golden, "output", output.clone(), forward)?;
         let upstream = golden_tensor::<3>(golden, "upstream", device)?;
         let gradients = (output * upstream).sum().backward();
         for (name, input) in [("query", &query), ("key", &key), ("value", &value)] {
             if golden.tensors.contains_key(name) {
                 let gradient = input.grad(&gradients).ok_or("the result depends on it")?;
-                same(golden, &format!("d_{name}"), gradient)?;
+                let backward = Precision::F32.backward(0.0);
+                same(golden, &format!("d_{name}"), gradient, backward)?;
             }
         }
         for linear in [&attention.query, &attention.output] {
@@ -111,19 +110,16 @@ fn gives_the_same(golden: &Golden, mechanism: Mechanism, device: &Device) -> Res
             }
         };
         let [batch, heads, seq_q, seq_k] = seen.dims();
-        same(
-            golden,
-            "attention",
-            seen.reshape([batch, heads * seq_q, seq_k]),
-        )?;
+        let seen = seen.reshape([batch, heads * seq_q, seq_k]);
+        same(golden, "attention", seen, forward)?;
     }
     Ok(())
 }
 
-fn same(golden: &Golden, name: &str, got: Tensor<3>) -> Result<(), Failed> {
+fn same(golden: &Golden, name: &str, got: Tensor<3>, tolerance: Tolerance) -> Result<(), Failed> {
     let want = golden.tensor(name)?.numbers.to_f64();
     let got = numbers(got.unsqueeze());
-    tolerance().check(name, &got, &want)?;
+    tolerance.check(name, &got, &want)?;
     Ok(())
 }
 
