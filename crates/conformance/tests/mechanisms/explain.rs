@@ -9,7 +9,7 @@ use zoo_attention::{
 };
 use zoo_backend::Opened;
 use zoo_conformance::{Tensors, given_to, numbers};
-use zoo_testkit::{Precision, Problem, find, solve};
+use zoo_testkit::{Precision, Problem, Tolerance, find, solve};
 
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
     let mut trials = Vec::new();
@@ -127,8 +127,12 @@ fn says_what_was_done(
     };
     let forward = precision.forward(answer.largest_score);
     forward.check("weights", &explained, &weights)?;
-    // Both sides are rounded, and one of them before its terms were added up.
-    let both = precision.backward(answer.largest_score);
+    // Both sides are rounded, each as far as one may be, and one of them before its terms
+    // were added up.
+    let both = Tolerance {
+        relative: 2.0 * forward.relative,
+        ..forward
+    };
     both.check_as_large_as(
         largest_terms,
         "weights times values",
