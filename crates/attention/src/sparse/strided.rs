@@ -38,7 +38,7 @@ pub fn strided(
     stride: usize,
     options: &AttentionOptions,
 ) -> Tensor<4> {
-    let op = "strided attention";
+    let op = OP;
     let shape = AttentionShape::of(op, &query, &key, &value);
     check(op, [query.dtype(), key.dtype(), value.dtype()]);
     options.check(op, &shape);
@@ -91,7 +91,7 @@ pub fn strided(
 pub(crate) fn strided_pattern(stride: usize) -> Pattern {
     assert!(
         stride > 0,
-        "strided attention: a stride must be at least 1, got 0"
+        "{OP}: a stride must be at least 1, got {stride}"
     );
     neighbours(stride).or(Pattern::Strided { stride })
 }
@@ -102,6 +102,8 @@ fn neighbours(stride: usize) -> Pattern {
         right: stride - 1,
     }
 }
+
+const OP: &str = "strided attention";
 
 /// Which of the other places of its sequence a query sees.
 #[derive(Clone, Copy, PartialEq, Eq)]
