@@ -7,7 +7,7 @@
 use burn::tensor::Tensor;
 
 use crate::cache::KvCache;
-use crate::linear::{FeatureMap, LinearState, RandomFeatures, retention_decays};
+use crate::linear::{FeatureMap, LinearState, retention_decays};
 use crate::mechanism::{Mechanism, MechanismConfig, attend};
 use crate::{AttentionOptions, Pattern, flash, which_body};
 
@@ -23,6 +23,8 @@ use crate::{AttentionOptions, Pattern, flash, which_body};
 pub struct DecodeCache {
     mechanism: MechanismConfig,
     capacity: usize,
+    /// Random features that were drawn for it.
+    features: Option<FeatureMap>,
     places: usize,
     /// Made for the first keys, whose sizes it has.
     inside: Option<Inside>,
@@ -75,9 +77,18 @@ impl DecodeCache {
         Ok(Self {
             mechanism,
             capacity,
+            features: None,
             places: 0,
             inside: None,
         })
+    }
+
+    /// The same with random features that are there already.
+    pub(crate) fn with_features(self, features: FeatureMap) -> Self {
+        Self {
+            features: Some(features),
+            ..self
+        }
     }
 
     /// The mechanism it is for.
@@ -221,6 +232,7 @@ impl DecodeCache {
     /// What is kept, made now if these are the first keys.
     fn inside_for(&mut self, key: &Tensor<4>, options: &AttentionOptions) -> &mut Inside {
         let (mechanism, capacity) = (&self.mechanism, self.capacity);
+        let drawn = self.features.clone();
         let [_, kv_heads, ..] = key.dims();
         self.inside.get_or_insert_with(|| match *mechanism {
             // Distances are told by places, which a ring forgets.
@@ -229,17 +241,13 @@ impl DecodeCache {
             {
                 Inside::Window(KvCache::ring(window.saturating_add(1)))
             }
-            MechanismConfig::Linear { features } => {
-                Inside::State(LinearState::of_features(features.into()))
-            }
-            MechanismConfig::Performer { features, seed } => {
-                let features = FeatureMap::FavorPlus(RandomFeatures::new(features, seed));
-                Inside::State(LinearState::of_features(features))
-            }
             MechanismConfig::Retention => {
                 Inside::State(LinearState::of_retention(retention_decays(kv_heads)))
             }
-            _ => Inside::Places(KvCache::new(capacity)),
+            _ => match drawn.or_else(|| FeatureMap::of_mechanism(mechanism)) {
+                Some(features) => Inside::State(LinearState::of_features(features)),
+                None => Inside::Places(KvCache::new(capacity)),
+            },
         })
     }
 }

@@ -23,7 +23,7 @@ use burn::tensor::{Bool, FloatDType, Int, Tensor, TensorData};
 
 use crate::counter::{draw, row_key};
 use crate::precision::{check, widen};
-use crate::standard::{Attended, attend_by_weights, changed, products, softmax};
+use crate::standard::{Attended, all_places, attend_by_weights, changed, products, softmax};
 use crate::{AttentionOptions, AttentionShape};
 
 /// How the one key is chosen.
@@ -80,7 +80,11 @@ pub fn hard(
     let stored = query.dtype();
     let [query, key, value] = [query, key, value].map(widen);
     let scale = options.scale.unwrap_or(shape.default_scale());
-    let scores = changed(products(query, key, scale, &shape), options, &shape);
+    let scores = changed(
+        products(query, key, scale, &shape),
+        options,
+        all_places(&shape),
+    );
     let hidden = options.pattern.hidden(op, &shape, &scores.device());
     let weights = match choice {
         Choice::Best => best(scores.detach(), hidden),

@@ -3,6 +3,8 @@
 //! | room | what it is |
 //! |---|---|
 //! | [`mod@additive`] | the first attention: a small network scores query and key; returns its weights |
+//! | [`mod@entropy`] | how spread out attention is, without the matrix; a regulariser |
+//! | [`mod@explain`] | where chosen queries look, for every mechanism |
 //! | [`mod@hard`] | one key alone: the best, or one drawn; returns its weights |
 //! | [`local`] | neighbours of a query's own number, or of a place that is predicted |
 //! | [`multi_head`] | the module: projections around any mechanism, chosen by its word |
@@ -29,6 +31,8 @@ mod cache;
 mod counter;
 mod decode;
 mod dropout;
+pub mod entropy;
+pub mod explain;
 pub mod hard;
 mod kept;
 pub mod linear;
@@ -44,19 +48,25 @@ mod shape;
 pub mod sparse;
 pub mod standard;
 pub mod tiled;
+mod weighing;
 
 pub use additive::additive;
 pub use cache::KvCache;
 pub use decode::{CannotDecode, CannotRewind, DecodeCache};
 pub use dropout::Dropout;
+pub use entropy::{entropy, entropy_penalty};
+pub use explain::explain;
 pub use hard::{Choice, hard};
-pub use linear::{FeatureMap, LinearState, RandomFeatures, linear, retention, retention_decays};
+pub use linear::{
+    FeatureMap, LinearState, RandomFeatures, RedrawnFeatures, linear, retention, retention_decays,
+};
 pub use local::{local_monotonic, local_predictive};
 pub use mechanism::{
     LinearFeatures, Mechanism, MechanismConfig, attend, drawn_matrix, drawn_vector, which_body_of,
 };
 pub use multi_head::{
-    Memory, MultiHeadAttention, MultiHeadAttentionConfig, MultiHeadError, NoWeights, Positions,
+    Memory, MultiHeadAttention, MultiHeadAttentionConfig, MultiHeadError, NoEntropy, NoWeights,
+    Positions, PytorchWeights, PytorchWeightsError,
 };
 pub use multiplicative::multiplicative;
 pub use options::AttentionOptions;

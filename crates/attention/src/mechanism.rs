@@ -75,7 +75,7 @@ pub fn attend(
             seed,
         } => lsh(query, value, &Lsh::new(bucket, rounds, seed), options),
         MechanismConfig::Linear { features } => linear(query, key, value, features.into(), options),
-        MechanismConfig::Performer { features, seed } => {
+        MechanismConfig::Performer { features, seed, .. } => {
             let features = FeatureMap::FavorPlus(RandomFeatures::new(features, seed));
             linear(query, key, value, features, options)
         }
@@ -106,7 +106,7 @@ pub fn which_body_of(
 }
 
 /// The options with which [`flash`] computes a mechanism, if it does.
-fn as_flash(
+pub(crate) fn as_flash(
     mechanism: &MechanismConfig,
     options: &AttentionOptions,
     seq_k: usize,
@@ -164,7 +164,7 @@ fn as_flash(
 }
 
 /// The options, seeing no more than `pattern` shows.
-fn within(options: &AttentionOptions, pattern: Pattern) -> AttentionOptions {
+pub(crate) fn within(options: &AttentionOptions, pattern: Pattern) -> AttentionOptions {
     let pattern = match options.pattern.clone() {
         Pattern::Full => pattern,
         given => given.and(pattern),
@@ -173,14 +173,14 @@ fn within(options: &AttentionOptions, pattern: Pattern) -> AttentionOptions {
 }
 
 /// The vector of a mechanism for such queries, before anything is learned.
-fn vector_for(query: &Tensor<4>) -> Tensor<2> {
+pub(crate) fn vector_for(query: &Tensor<4>) -> Tensor<2> {
     let [_, heads, _, d_head] = query.dims();
     let vector = TensorData::new(drawn_vector(heads, d_head), [heads, d_head]);
     Tensor::from_data(vector, (&query.device(), query.dtype()))
 }
 
 /// And its matrix.
-fn matrix_for(query: &Tensor<4>) -> Tensor<3> {
+pub(crate) fn matrix_for(query: &Tensor<4>) -> Tensor<3> {
     let [_, heads, _, d_head] = query.dims();
     let matrix = TensorData::new(drawn_matrix(heads, d_head), [heads, d_head, d_head]);
     Tensor::from_data(matrix, (&query.device(), query.dtype()))

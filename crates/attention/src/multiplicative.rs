@@ -40,6 +40,27 @@ pub fn multiplicative(
     let shape = AttentionShape::of(op, &query, &key, &value);
     check(op, [query.dtype(), key.dtype(), value.dtype()]);
     options.check(op, &shape);
+    let stored = query.dtype();
+    let query = through(op, query, matrix, &shape);
+    let [key, value] = [key, value].map(widen);
+    let options = AttentionOptions {
+        scale: Some(options.scale.unwrap_or(1.0)),
+        ..options.clone()
+    };
+    narrow(flash(query, key, value, &options), stored)
+}
+
+/// `q·W` in `f32`: what products with keys are taken of.
+///
+/// # Panics
+///
+/// If the matrix does not fit, naming `op`, what was expected and what came.
+pub(crate) fn through(
+    op: &str,
+    query: Tensor<4>,
+    matrix: Tensor<3>,
+    shape: &AttentionShape,
+) -> Tensor<4> {
     let (heads, d_head) = (shape.heads, shape.d_head);
     assert!(
         matrix.dims() == [heads, d_head, d_head],
@@ -47,12 +68,6 @@ pub fn multiplicative(
         matrix.dims()
     );
     check_parameter(op, "matrix", query.dtype(), matrix.dtype());
-    let stored = query.dtype();
-    let [query, key, value] = [query, key, value].map(widen);
     let matrix = widen(matrix.reshape([1, heads, d_head, d_head]));
-    let options = AttentionOptions {
-        scale: Some(options.scale.unwrap_or(1.0)),
-        ..options.clone()
-    };
-    narrow(flash(query.matmul(matrix), key, value, &options), stored)
+    widen(query).matmul(matrix)
 }

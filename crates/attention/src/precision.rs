@@ -39,7 +39,15 @@ pub(crate) fn widen(tensor: Tensor<4>) -> Tensor<4> {
     }
 }
 
-/// Back to the number type the tensors came in.
+/// The type that [`widen`] gives tensors of this one.
+pub(crate) fn widened(dtype: DType) -> DType {
+    match dtype {
+        DType::F16 | DType::BF16 => DType::F32,
+        other => other,
+    }
+}
+
+/// To the number type the tensors came in.
 pub(crate) fn narrow(tensor: Tensor<4>, stored: DType) -> Tensor<4> {
     if tensor.dtype() == stored {
         tensor

@@ -13,7 +13,7 @@
 //! and gives it back: the reference the fast mechanisms are read beside, and the
 //! one to take when the weights themselves are wanted.
 
-use burn::tensor::{Bool, DType, FloatDType, Int, Tensor, TensorData};
+use burn::tensor::{Bool, DType, Device, FloatDType, Int, Tensor, TensorData};
 
 use crate::precision::{check, narrow, widen};
 use crate::{AttentionOptions, AttentionShape, Dropout};
@@ -63,28 +63,20 @@ pub fn standard(
     attend_by_scores(op, scores, value, options, &shape, stored)
 }
 
-/// `scale · query · key`: `[batch, heads, seq_q, seq_k]`.
+/// `scale · q_i · k_j` for the queries there are: `[batch, heads, queries, seq_k]`.
 pub(crate) fn products(
     query: Tensor<4>,
     key: Tensor<4>,
     scale: f64,
     shape: &AttentionShape,
 ) -> Tensor<4> {
-    let &AttentionShape {
-        batch,
-        heads,
-        kv_heads,
-        seq_q,
-        seq_k,
-        d_head,
-        ..
-    } = shape;
+    let [batch, heads, queries, d_head] = query.dims();
     // Query heads that share a KV head lie side by side, so their queries are one
     // longer list of queries to that head: K and V are used where they are.
-    let all_queries = shape.group() * seq_q;
-    let query = query.reshape([batch, kv_heads, all_queries, d_head]);
-    let scores = query.matmul(key.swap_dims(2, 3)).mul_scalar(scale); // [batch, kv_heads, group * seq_q, seq_k]
-    scores.reshape([batch, heads, seq_q, seq_k])
+    let all_queries = shape.group() * queries;
+    let query = query.reshape([batch, shape.kv_heads, all_queries, d_head]);
+    let scores = query.matmul(key.swap_dims(2, 3)).mul_scalar(scale); // [batch, kv_heads, group * queries, seq_k]
+    scores.reshape([batch, heads, queries, shape.seq_k])
 }
 
 /// From scores `[batch, heads, seq_q, seq_k]` on: what the options do to them, the softmax
@@ -98,22 +90,30 @@ pub(crate) fn attend_by_scores(
     stored: DType,
 ) -> Attended {
     let hidden = options.pattern.hidden(op, shape, &scores.device());
-    let weights = softmax(changed(scores, options, shape), hidden); // [batch, heads, seq_q, seq_k]
+    let scores = changed(scores, options, all_places(shape));
+    let weights = softmax(scores, hidden); // [batch, heads, seq_q, seq_k]
     attend_by_weights(weights, value, options, shape, stored)
 }
 
-/// The scores, with all that options do to them but hiding.
+/// Where the queries are among the keys: the last level with the last.
+pub(crate) fn all_places(shape: &AttentionShape) -> impl FnOnce(&Device) -> Tensor<1, Int> {
+    let (seq_q, seq_k) = (shape.seq_q as i64, shape.seq_k as i64);
+    move |device| Tensor::arange(seq_k - seq_q..seq_k, device)
+}
+
+/// Scores `[batch, heads, queries, seq_k]`, with all that options do to them but hiding.
+/// The bias is that of these queries, which are at `places`.
 pub(crate) fn changed(
     scores: Tensor<4>,
     options: &AttentionOptions,
-    shape: &AttentionShape,
+    places: impl FnOnce(&Device) -> Tensor<1, Int>,
 ) -> Tensor<4> {
     let scores = match options.softcap {
         Some(cap) => scores.div_scalar(cap).tanh().mul_scalar(cap),
         None => scores,
     };
     let scores = match &options.alibi {
-        Some(slopes) => scores.clone() - falling(slopes, shape, &scores),
+        Some(slopes) => scores.clone() - falling(slopes, places(&scores.device()), &scores),
         None => scores,
     };
     match &options.bias {
@@ -155,19 +155,13 @@ pub(crate) fn attend_by_weights(
     }
 }
 
-/// What ALiBi takes off the scores: `[1, heads, seq_q, seq_k]`.
-fn falling(slopes: &[f32], shape: &AttentionShape, scores: &Tensor<4>) -> Tensor<4> {
-    let &AttentionShape {
-        heads,
-        seq_q,
-        seq_k,
-        ..
-    } = shape;
+/// What ALiBi takes off the scores of queries at these places: `[1, heads, queries, seq_k]`.
+fn falling(slopes: &[f32], places: Tensor<1, Int>, scores: &Tensor<4>) -> Tensor<4> {
+    let [_, heads, queries, seq_k] = scores.dims();
     let (device, dtype) = (&scores.device(), scores.dtype());
-    let first = seq_k as i64 - seq_q as i64;
-    let queries = Tensor::<1, Int>::arange(first..seq_k as i64, device).reshape([1, 1, seq_q, 1]);
+    let places = places.reshape([1, 1, queries, 1]);
     let keys = Tensor::<1, Int>::arange(0..seq_k as i64, device).reshape([1, 1, 1, seq_k]);
-    let distance = (keys - queries).abs().cast(FloatDType::from(dtype)); // [1, 1, seq_q, seq_k]
+    let distance = (keys - places).abs().cast(FloatDType::from(dtype)); // [1, 1, queries, seq_k]
     let slopes = TensorData::new(slopes.to_vec(), [1, heads, 1, 1]);
     distance * Tensor::from_data(slopes, (device, dtype))
 }

@@ -69,7 +69,11 @@ pub fn takes(mechanism: &MechanismConfig, problem: &Problem) -> bool {
 
 /// What a mechanism computes of a problem with these numbers, its parameters rounded like
 /// them.
-fn given(mechanism: &MechanismConfig, problem: &Problem, tensors: &Tensors) -> Problem {
+///
+/// # Panics
+///
+/// If it does not take it.
+pub fn given(mechanism: &MechanismConfig, problem: &Problem, tensors: &Tensors) -> Problem {
     let dtype = tensors.query.dtype();
     let given = problem.given_to(mechanism, |parameter| match parameter {
         Parameter::Directions {

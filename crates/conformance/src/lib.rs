@@ -1,13 +1,15 @@
 //! A catalogue problem on a device, and what came out of it against the oracle.
 //!
 //! Tests and benches both judge a mechanism through here, so a bench can never
-//! time a result that the tests would refuse.
+//! time a result that the tests would refuse. What other programs computed is read here, too.
 
+mod golden;
 mod judge;
 mod tensors;
 
+pub use golden::{golden_data, golden_mask, golden_tensor};
 pub use judge::{
-    Errors, all_queries, check_forward, check_gradients, judge_context, judge_forward,
+    Errors, all_queries, check_forward, check_gradients, given, judge_context, judge_forward,
     judge_gradients, takes,
 };
 pub use tensors::{Tensors, numbers};

@@ -5,13 +5,17 @@
 //!   and the gradients. It shares no code with what it checks. Of problems too
 //!   large for that, [`solve_for`] solves a sample of the queries;
 //! - [`central_differences`]: an independent check of the oracle's own gradients;
+//! - [`entropy`]: how spread out the weights are, with its gradients;
+//! - [`Golden`]: what another program computed, read from its file;
 //! - [`Precision`] and [`Tolerance`]: how far a backend may be off, and why.
 
 mod catalogue;
 mod differences;
 mod draw;
 mod dropped;
+mod entropy;
 mod formula;
+mod golden;
 mod hashed;
 mod mask;
 mod mechanism;
@@ -26,7 +30,9 @@ mod tolerance;
 
 pub use catalogue::{catalogue, find};
 pub use differences::central_differences;
+pub use entropy::{Entropies, entropy};
 pub use formula::{Features, Formula};
+pub use golden::{Golden, GoldenError, GoldenTensor, Numbers};
 pub use hashed::Hashing;
 pub use mask::Mask;
 pub use mechanism::Parameter;

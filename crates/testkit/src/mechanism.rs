@@ -210,7 +210,7 @@ impl Problem {
                 LinearFeatures::Elu1 => Features::Elu1,
                 LinearFeatures::Relu => Features::Relu,
             })),
-            MechanismConfig::Performer { features, seed } => {
+            MechanismConfig::Performer { features, seed, .. } => {
                 let directions = parameters(Parameter::Directions {
                     count: features,
                     seed,
@@ -390,6 +390,7 @@ mod tests {
             MechanismConfig::Performer {
                 features: 7,
                 seed: 0,
+                redraw: None,
             },
             Mechanism::Retention.into(),
         ] {

@@ -55,6 +55,25 @@ pub fn additive(
     let shape = AttentionShape::of(op, &query, &key, &value);
     check(op, [query.dtype(), key.dtype(), value.dtype()]);
     options.check(op, &shape);
+    let stored = query.dtype();
+    let value = widen(value);
+    let scores = scores_of(op, query, key, vector, options.scale, &shape);
+    attend_by_scores(op, scores, value, options, &shape, stored)
+}
+
+/// The scores of the queries there are, in `f32`: `[batch, heads, queries, seq_k]`.
+///
+/// # Panics
+///
+/// If the vector does not fit, naming `op`, what was expected and what came.
+pub(crate) fn scores_of(
+    op: &str,
+    query: Tensor<4>,
+    key: Tensor<4>,
+    vector: Tensor<2>,
+    scale: Option<f64>,
+    shape: &AttentionShape,
+) -> Tensor<4> {
     assert!(
         vector.dims() == [shape.heads, shape.d_head],
         "{op}: the vector must be [heads = {}, d_head = {}], got {:?}",
@@ -63,30 +82,23 @@ pub fn additive(
         vector.dims()
     );
     check_parameter(op, "vector", query.dtype(), vector.dtype());
-    let stored = query.dtype();
-    let [query, key, value] = [query, key, value].map(widen);
-    let AttentionShape {
-        batch,
-        heads,
-        kv_heads,
-        seq_q,
-        seq_k,
-        d_head,
-        ..
+    let [query, key] = [query, key].map(widen);
+    let &AttentionShape {
+        kv_heads, seq_k, ..
     } = shape;
+    let [batch, heads, queries, d_head] = query.dims();
     // Query heads that share a key head lie side by side, each with a vector of its own.
     let group = shape.group();
-    let query = query.reshape([batch, kv_heads, group * seq_q, d_head]);
+    let query = query.reshape([batch, kv_heads, group * queries, d_head]);
     let vector = widen(vector.reshape([1, kv_heads, group, d_head]))
         .reshape([1, kv_heads, group, 1, d_head])
-        .expand([1, kv_heads, group, seq_q, d_head])
-        .reshape([1, kv_heads, group * seq_q, d_head]);
-    let scores = scores(query, key, vector).reshape([batch, heads, seq_q, seq_k]);
-    let scores = match options.scale {
+        .expand([1, kv_heads, group, queries, d_head])
+        .reshape([1, kv_heads, group * queries, d_head]);
+    let scores = scores(query, key, vector).reshape([batch, heads, queries, seq_k]);
+    match scale {
         Some(scale) => scores.mul_scalar(scale),
         None => scores,
-    };
-    attend_by_scores(op, scores, value, options, &shape, stored)
+    }
 }
 
 /// `Σ_x vector_ix tanh(query_ix + key_jx)`: `[batch, heads, rows, seq_k]`, with a vector

@@ -2,15 +2,16 @@
 
 use burn::tensor::{Tensor, TensorData, activation};
 
-use zoo_words::LinearFeatures;
+use zoo_words::{LinearFeatures, MechanismConfig};
 
 use super::sight::Sight;
 use crate::AttentionShape;
 use crate::counter::Normals;
 use crate::kept::Kept;
+use crate::precision::{narrow, widened};
 
 /// What queries and keys are turned into; none of it is negative.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub enum FeatureMap {
     /// `elu(x) + 1`: Katharopoulos et al., 2020.
@@ -21,6 +22,8 @@ pub enum FeatureMap {
     Relu,
     /// Random features whose product is, on average, the softmax's own exponential.
     FavorPlus(RandomFeatures),
+    /// The same by directions that are there already, `[count, d_head]`.
+    Drawn(Box<Tensor<2>>),
 }
 
 /// Positive orthogonal random features:
@@ -30,8 +33,8 @@ pub enum FeatureMap {
 /// ```
 ///
 /// Each `ω` is a normal vector, as many at a time orthogonal to each other as they have
-/// numbers. The error falls like `1/sqrt(count)`. Training draws new ones from time to
-/// time by another seed.
+/// numbers. The error falls like `1/sqrt(count)`.
+/// [`RedrawnFeatures`](super::RedrawnFeatures) draws others from time to time.
 ///
 /// Choromanski et al., [Performers](https://arxiv.org/abs/2009.14794), 2020.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,26 +58,70 @@ impl From<LinearFeatures> for FeatureMap {
 const RELU_FLOOR: f32 = 1e-3;
 
 impl FeatureMap {
-    pub(super) fn check(self, op: &str) {
-        if let Self::FavorPlus(random) = self {
-            assert!(
-                random.count > 0,
-                "{op}: there must be random features, got 0"
-            );
+    /// Those of a mechanism, if it has any.
+    pub(crate) fn of_mechanism(mechanism: &MechanismConfig) -> Option<Self> {
+        match *mechanism {
+            MechanismConfig::Linear { features } => Some(features.into()),
+            MechanismConfig::Performer { features, seed, .. } => {
+                Some(Self::FavorPlus(RandomFeatures::new(features, seed)))
+            }
+            _ => None,
         }
     }
 
+    /// Sees to it that they are for heads like these, and has them where the query is.
+    ///
+    /// # Panics
+    ///
+    /// If they are not, naming `op`, what was expected and what came.
+    pub(super) fn ready(&self, op: &str, query: &Tensor<4>) -> Features {
+        let [.., d_head] = query.dims();
+        match self {
+            Self::Elu1 => Features::Elu1,
+            Self::Relu => Features::Relu,
+            Self::FavorPlus(random) => {
+                assert!(
+                    random.count > 0,
+                    "{op}: there must be random features, got 0"
+                );
+                Features::Exponential(Box::new(random.tensor(query)))
+            }
+            Self::Drawn(directions) => {
+                let [count, width] = directions.dims();
+                assert!(
+                    count > 0 && width == d_head,
+                    "{op}: the directions of random features must be [count, d_head = {d_head}], \
+                     got {:?}",
+                    directions.dims()
+                );
+                let directions = directions.as_ref().clone().reshape([1, 1, count, d_head]);
+                Features::Exponential(Box::new(narrow(directions, widened(query.dtype()))))
+            }
+        }
+    }
+}
+
+/// A [`FeatureMap`] with the numbers it needs.
+#[derive(Debug, Clone)]
+pub(super) enum Features {
+    Elu1,
+    Relu,
+    /// By these directions, `[1, 1, count, d_head]`.
+    Exponential(Box<Tensor<4>>),
+}
+
+impl Features {
     /// What queries and keys are multiplied by, each.
-    pub(super) fn scale(self, scale: Option<f64>, shape: &AttentionShape) -> [f64; 2] {
+    pub(super) fn scale(&self, scale: Option<f64>, shape: &AttentionShape) -> [f64; 2] {
         self.scale_or(scale, shape.default_scale())
     }
 
     /// The same, where products are usually multiplied by `usual`.
-    pub(super) fn scale_or(self, scale: Option<f64>, usual: f64) -> [f64; 2] {
+    pub(super) fn scale_or(&self, scale: Option<f64>, usual: f64) -> [f64; 2] {
         match self {
             // There is no score to be kept small: as they are, unless said otherwise.
             Self::Elu1 | Self::Relu => [scale.unwrap_or(1.0), 1.0],
-            Self::FavorPlus(_) => {
+            Self::Exponential(_) => {
                 let scale = scale.unwrap_or(usual);
                 let root = scale.abs().sqrt();
                 [root.copysign(scale), root]
@@ -83,13 +130,13 @@ impl FeatureMap {
     }
 
     /// `[batch, heads, seq_q, features]`
-    pub(super) fn of_queries(self, query: Tensor<4>, [scale, _]: [f64; 2]) -> Tensor<4> {
+    pub(super) fn of_queries(&self, query: Tensor<4>, [scale, _]: [f64; 2]) -> Tensor<4> {
         let query = times(query, scale);
         match self {
             Self::Elu1 => elu1(query),
             Self::Relu => activation::relu(query).add_scalar(RELU_FLOOR),
-            Self::FavorPlus(random) => {
-                let exponents = random.exponents(query);
+            Self::Exponential(directions) => {
+                let exponents = exponents(query, directions);
                 // A factor of each query's own cancels out: the largest is made 1.
                 let most = exponents.clone().detach().max_dim(3);
                 exponents.sub(most).exp()
@@ -98,13 +145,13 @@ impl FeatureMap {
     }
 
     /// `[batch, kv_heads, seq_k, features]`, zero for hidden keys.
-    pub(super) fn of_keys(self, key: Tensor<4>, [_, scale]: [f64; 2], sight: &Sight) -> Tensor<4> {
+    pub(super) fn of_keys(&self, key: Tensor<4>, [_, scale]: [f64; 2], sight: &Sight) -> Tensor<4> {
         let key = times(key, scale);
         let features = match self {
             Self::Elu1 => elu1(key),
             Self::Relu => activation::relu(key).add_scalar(RELU_FLOOR),
-            Self::FavorPlus(random) => {
-                let exponents = random.exponents(key);
+            Self::Exponential(directions) => {
+                let exponents = exponents(key, directions);
                 let seen = match sight.hidden.clone() {
                     // What is hidden does not count, however large it is.
                     Some(hidden) => {
@@ -124,7 +171,7 @@ impl FeatureMap {
     /// The features of new keys, and the logarithm of what those of a head were divided
     /// by, where that is a choice.
     pub(super) fn of_new_keys(
-        self,
+        &self,
         key: Tensor<4>,
         [_, scale]: [f64; 2],
     ) -> (Tensor<4>, Option<Tensor<4>>) {
@@ -132,13 +179,19 @@ impl FeatureMap {
         match self {
             Self::Elu1 => (elu1(key), None),
             Self::Relu => (activation::relu(key).add_scalar(RELU_FLOOR), None),
-            Self::FavorPlus(random) => {
-                let exponents = random.exponents(key);
+            Self::Exponential(directions) => {
+                let exponents = exponents(key, directions);
                 let most = exponents.clone().detach().max_dim(3).max_dim(2); // [batch, kv_heads, 1, 1]
                 ((exponents - most.clone()).exp(), Some(most))
             }
         }
     }
+}
+
+/// `ω · x - |x|² / 2`: `[batch, heads, seq, count]`.
+fn exponents(x: Tensor<4>, directions: &Tensor<4>) -> Tensor<4> {
+    let half = x.clone().square().sum_dim(3).mul_scalar(0.5);
+    x.matmul(directions.clone().swap_dims(2, 3)) - half
 }
 
 /// Below every exponent: its power is zero, and so is it when no key is seen at all.
@@ -165,15 +218,13 @@ impl RandomFeatures {
         Self { count, seed }
     }
 
-    /// `ω · x - |x|² / 2`: `[batch, heads, seq, count]`.
-    fn exponents(self, x: Tensor<4>) -> Tensor<4> {
-        let [.., d_head] = x.dims();
+    /// The vectors `ω` beside a query, in what it is computed in: `[1, 1, count, d_head]`.
+    fn tensor(self, query: &Tensor<4>) -> Tensor<4> {
+        let [.., d_head] = query.dims();
         static KEPT: Kept<(RandomFeatures, usize), Vec<f32>> = Kept::new();
         let directions = KEPT.get((self, d_head), |_| self.directions(d_head));
         let directions = TensorData::new(directions.to_vec(), [1, 1, self.count, d_head]);
-        let directions = Tensor::<4>::from_data(directions, (&x.device(), x.dtype()));
-        let half = x.clone().square().sum_dim(3).mul_scalar(0.5);
-        x.matmul(directions.swap_dims(2, 3)) - half
+        Tensor::from_data(directions, (&query.device(), widened(query.dtype())))
     }
 
     /// The vectors `ω`, row by row.

@@ -13,16 +13,20 @@
 
 mod chunked;
 mod features;
+mod redrawn;
 mod retention;
 mod sight;
 mod state;
+mod weights;
 
 use burn::tensor::Tensor;
 
 pub use self::features::{FeatureMap, RandomFeatures};
+pub use self::redrawn::RedrawnFeatures;
 pub use self::retention::{retention, retention_decays};
 use self::sight::Sight;
 pub use self::state::LinearState;
+pub(crate) use self::weights::{linear_weights, retention_weights};
 use crate::precision::{check, narrow, widen};
 use crate::{AttentionOptions, AttentionShape};
 
@@ -57,7 +61,7 @@ pub fn linear(
     check(op, [query.dtype(), key.dtype(), value.dtype()]);
     options.check(op, &shape);
     refuse_scores(op, options);
-    features.check(op);
+    let features = features.ready(op, &query);
     let sight = Sight::of(op, &options.pattern, &shape, &query.device());
 
     let stored = query.dtype();
@@ -80,7 +84,11 @@ pub fn linear(
 /// The first `d_value` numbers of each row by the one after them.
 fn mean(sums: Tensor<4>, d_value: usize) -> Tensor<4> {
     let total = sums.clone().slice_dim(3, d_value..d_value + 1);
-    let context = sums.slice_dim(3, 0..d_value);
+    sums.slice_dim(3, 0..d_value) * share_of(total)
+}
+
+/// What products are multiplied by to be shares of their total; zero where that is nothing.
+fn share_of(total: Tensor<4>) -> Tensor<4> {
     // The total by its own size first: its square, by which the gradient is divided, is
     // then 1 however small it was. Features are not negative, so it is as good as nothing
     // only where all of it is.
@@ -88,7 +96,7 @@ fn mean(sums: Tensor<4>, d_value: usize) -> Tensor<4> {
     let nothing = size.clone().lower_elem(1e-30);
     let size = size.mask_fill(nothing.clone(), 1.0);
     let total = (total / size.clone()).clamp_min(0.5);
-    context * (total.recip() / size).mask_fill(nothing, 0.0)
+    (total.recip() / size).mask_fill(nothing, 0.0)
 }
 
 /// `φ(q) · (φ(k)ᵀ · v)`, every query with every key.

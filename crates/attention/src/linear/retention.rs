@@ -53,11 +53,7 @@ pub fn retention(
         panic!("{op}: a decay must be from 0 to 1, got {decay}");
     }
     let sight = Sight::of(op, &options.pattern, &shape, &query.device());
-    assert!(
-        sight.is_causal,
-        "{op}: what is forgotten is behind: the pattern must be causal, got {}",
-        options.pattern.kind()
-    );
+    sight.check_causal(op, &options.pattern);
 
     let stored = query.dtype();
     let [query, key, value] = [query, key, value].map(widen);

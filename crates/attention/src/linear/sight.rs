@@ -24,6 +24,19 @@ impl Sight {
         }
     }
 
+    /// Sees to it that nobody sees ahead.
+    ///
+    /// # Panics
+    ///
+    /// If somebody does, naming `op` and the pattern.
+    pub(super) fn check_causal(&self, op: &str, pattern: &Pattern) {
+        assert!(
+            self.is_causal,
+            "{op}: what is forgotten is behind: the pattern must be causal, got {}",
+            pattern.kind()
+        );
+    }
+
     /// Reads it off a pattern.
     ///
     /// # Panics

@@ -92,9 +92,8 @@ impl LinearState {
         // As if each key asked: a query has its sizes.
         let shape = AttentionShape::of(OP, &key, &key, &value);
         check(OP, [key.dtype(), key.dtype(), value.dtype()]);
-        if let Some(features) = self.features {
-            features.check(OP);
-        }
+        let features = self.features.as_ref();
+        let features = features.map(|features| features.ready(OP, &key));
         if let Some(decays) = &self.decays {
             assert!(
                 decays.len() == shape.kv_heads,
@@ -104,7 +103,7 @@ impl LinearState {
             );
         }
         let [key, value] = [key, value].map(widen);
-        let (key, value, key_shift) = match self.features {
+        let (key, value, key_shift) = match features {
             Some(features) => {
                 let (key, shift) = features.of_new_keys(key, features.scale(scale, &shape));
                 let ones = value.clone().slice_dim(3, 0..1).ones_like();
@@ -167,8 +166,12 @@ impl LinearState {
              and {heads}"
         );
         let usual = 1.0 / (d_head as f64).sqrt();
-        let query = match self.features {
-            Some(features) => features.of_queries(query, features.scale_or(scale, usual)),
+        let query = match &self.features {
+            Some(features) => {
+                let features = features.ready(OP, &query);
+                let scale = features.scale_or(scale, usual);
+                features.of_queries(query, scale)
+            }
             None => query.mul_scalar(scale.unwrap_or(usual)),
         };
         let [.., features] = query.dims();

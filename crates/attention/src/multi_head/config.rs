@@ -7,6 +7,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 
 use super::MultiHeadAttention;
 use crate::hard::TEMPERATURES;
+use crate::linear::{RandomFeatures, RedrawnFeatures};
 use crate::mechanism::{Mechanism, MechanismConfig, drawn_matrix, drawn_vector};
 
 /// Configuration of a [`MultiHeadAttention`]; `init` makes one.
@@ -32,6 +33,10 @@ pub struct MultiHeadAttentionConfig {
     pub kv_heads: Option<usize>,
     /// Numbers in a head; `None` is `d_model / heads`.
     pub d_head: Option<usize>,
+    /// Numbers of each place that keys are made of; `None` is `d_model`.
+    pub kdim: Option<usize>,
+    /// Numbers of each place that values are made of; `None` is `d_model`.
+    pub vdim: Option<usize>,
     /// How heads learn about places. Default: not at all.
     #[config(default = "Positions::None")]
     pub positions: Positions,
@@ -177,6 +182,7 @@ impl MultiHeadAttentionConfig {
         let (kv_heads, d_head) = self.check()?;
         let heads = self.heads;
         let mechanism = self.mechanism.mechanism();
+        let [kdim, vdim] = [self.kdim, self.vdim].map(|size| size.unwrap_or(self.d_model));
         let linear = |from: usize, to: usize, bias: bool| {
             LinearConfig::new(from, to)
                 .with_bias(bias)
@@ -188,12 +194,23 @@ impl MultiHeadAttentionConfig {
                 .then(|| RmsNormConfig::new(d_head).init(device))
         };
         let vector = || TensorData::new(drawn_vector(heads, d_head), [heads, d_head]);
+        let features = match self.mechanism {
+            MechanismConfig::Performer {
+                features,
+                seed,
+                redraw: Some(interval),
+            } => {
+                let first = RandomFeatures::new(features, seed);
+                Some(RedrawnFeatures::new(first, interval, d_head, device))
+            }
+            _ => None,
+        };
         let matrix = || TensorData::new(drawn_matrix(heads, d_head), [heads, d_head, d_head]);
         let has_keys = !self.makes_keys_of_queries();
         Ok(MultiHeadAttention {
             query: linear(self.d_model, heads * d_head, self.query_bias),
-            key: has_keys.then(|| linear(self.d_model, kv_heads * d_head, self.key_bias)),
-            value: linear(self.d_model, kv_heads * d_head, self.value_bias),
+            key: has_keys.then(|| linear(kdim, kv_heads * d_head, self.key_bias)),
+            value: linear(vdim, kv_heads * d_head, self.value_bias),
             output: linear(heads * d_head, self.d_model, self.output_bias),
             query_norm: norm(),
             key_norm: norm().filter(|_| has_keys),
@@ -201,6 +218,7 @@ impl MultiHeadAttentionConfig {
                 .then(|| Param::from_tensor(Tensor::from_data(vector(), device))),
             matrix: matches!(mechanism, Mechanism::Multiplicative | Mechanism::LocalP)
                 .then(|| Param::from_tensor(Tensor::from_data(matrix(), device))),
+            features,
             dropout: DropoutConfig::new(self.dropout).init(),
             mechanism: self.mechanism.clone(),
             positions: self.positions,
@@ -217,7 +235,12 @@ impl MultiHeadAttentionConfig {
         let sizes = [("d_model", self.d_model), ("heads", heads)];
         let own = self.mechanism.kv_heads(heads);
         let kv_heads = self.kv_heads.or(own).unwrap_or(heads);
-        for (name, size) in sizes.into_iter().chain([("kv_heads", kv_heads)]) {
+        let others = [
+            ("kv_heads", kv_heads),
+            ("kdim", self.kdim.unwrap_or(self.d_model)),
+            ("vdim", self.vdim.unwrap_or(self.d_model)),
+        ];
+        for (name, size) in sizes.into_iter().chain(others) {
             range(name, "at least 1", size as f64, size > 0)?;
         }
         let d_head = match self.d_head {

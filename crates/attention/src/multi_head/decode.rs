@@ -3,8 +3,7 @@
 use burn::tensor::Tensor;
 
 use super::MultiHeadAttention;
-use crate::linear::{FeatureMap, LinearState, RandomFeatures};
-use crate::mechanism::MechanismConfig;
+use crate::linear::{FeatureMap, LinearState};
 use crate::{CannotDecode, DecodeCache, Pattern};
 
 /// Keys and values of what is attended to from elsewhere, an encoder's result mostly:
@@ -24,7 +23,11 @@ impl MultiHeadAttention {
     ///
     /// [`CannotDecode`] if the mechanism cannot go place by place.
     pub fn decode_cache(&self, capacity: usize) -> Result<DecodeCache, CannotDecode> {
-        DecodeCache::new(self.mechanism.clone(), capacity)
+        let cache = DecodeCache::new(self.mechanism.clone(), capacity)?;
+        Ok(match &self.features {
+            Some(drawn) => cache.with_features(drawn.features()),
+            None => cache,
+        })
     }
 
     /// The first places of a sequence, all at once: what
@@ -88,13 +91,10 @@ impl MultiHeadAttention {
     ///
     /// - key, value: `[batch, seq_k, d_model]`
     pub fn remember(&self, key: Tensor<3>, value: Tensor<3>) -> Memory {
-        let (key, value) = self.projected_keys(key, value, 0);
-        let features = match self.mechanism {
-            MechanismConfig::Linear { features } => Some(features.into()),
-            MechanismConfig::Performer { features, seed } => {
-                Some(FeatureMap::FavorPlus(RandomFeatures::new(features, seed)))
-            }
-            _ => None,
+        let (key, value) = (self.keys(key, 0), self.values(value));
+        let features = match (&self.mechanism, &self.features) {
+            (_, Some(drawn)) => Some(drawn.features()),
+            (mechanism, None) => FeatureMap::of_mechanism(mechanism),
         };
         let state = features.map(|features| {
             let mut state = LinearState::of_features(features);
@@ -121,7 +121,7 @@ impl MultiHeadAttention {
     /// As there.
     pub fn recall(&self, query: Tensor<3>, memory: &Memory, pattern: Pattern) -> Tensor<3> {
         let first = memory.key.dims()[2] as i64 - query.dims()[1] as i64;
-        let query = self.projected_queries(query, first);
+        let query = self.queries(query, first);
         let options = self.options(&query, pattern);
         let context = match (&memory.state, &options.pattern) {
             (Some(state), Pattern::Full) => state.attend(query, options.scale),

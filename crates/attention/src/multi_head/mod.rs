@@ -12,6 +12,8 @@
 
 mod config;
 mod decode;
+mod look;
+mod pytorch;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,27 +23,31 @@ use burn::tensor::Tensor;
 
 pub use self::config::{MultiHeadAttentionConfig, MultiHeadError, Positions};
 pub use self::decode::Memory;
+pub use self::look::NoEntropy;
+pub use self::pytorch::{PytorchWeights, PytorchWeightsError};
 use crate::counter::mix;
+use crate::linear::RedrawnFeatures;
 use crate::mechanism::{Mechanism, MechanismConfig, attend};
 use crate::positions::rotate;
 use crate::standard::Attended;
 use crate::{
-    AttentionOptions, Choice, Dropout, Pattern, additive, alibi_slopes, hard, local_predictive,
-    multiplicative, standard,
+    AttentionOptions, Choice, Dropout, Pattern, additive, alibi_slopes, hard, linear,
+    local_predictive, multiplicative, standard,
 };
 
 /// Multi-head attention with any mechanism. Made by a [`MultiHeadAttentionConfig`].
 ///
 /// Its four projections are called and laid out as those of burn-nn's
-/// `MultiHeadAttention`.
+/// `MultiHeadAttention`; [`with_pytorch_weights`](Self::with_pytorch_weights) takes those of
+/// PyTorch's.
 #[derive(Module, Debug)]
 #[module(custom_display)]
 pub struct MultiHeadAttention {
     /// `d_model -> heads * d_head`
     pub query: Linear,
-    /// `d_model -> kv_heads * d_head`; none where keys are made of the queries.
+    /// `kdim -> kv_heads * d_head`; none where keys are made of the queries.
     pub key: Option<Linear>,
-    /// `d_model -> kv_heads * d_head`
+    /// `vdim -> kv_heads * d_head`
     pub value: Linear,
     /// `heads * d_head -> d_model`
     pub output: Linear,
@@ -54,6 +60,8 @@ pub struct MultiHeadAttention {
     /// `[heads, d_head, d_head]`: the matrices of a multiplicative score, or of predicted
     /// places.
     pub matrix: Option<Param<Tensor<3>>>,
+    /// Random features that are drawn anew; not learned, but part of the record.
+    pub features: Option<RedrawnFeatures>,
     /// How many weights are forgotten, and whether this layer is training.
     pub dropout: DropoutLayer,
     #[module(skip)]
@@ -112,12 +120,13 @@ impl MultiHeadAttention {
     ///
     /// Weights are forgotten on devices that take gradients only, and others every time.
     /// So it is with [`hard`](crate::hard()) attention: there it samples, elsewhere it takes
-    /// the best.
+    /// the best. There, too, passes count until random features are drawn anew.
     ///
     /// # Shapes
     ///
     /// - query: `[batch, seq_q, d_model]`
-    /// - key, value: `[batch, seq_k, d_model]`
+    /// - key: `[batch, seq_k, kdim]`
+    /// - value: `[batch, seq_k, vdim]`; `kdim` and `vdim` are `d_model` unless given
     /// - result: `[batch, seq_q, d_model]`
     ///
     /// # Panics
@@ -169,14 +178,21 @@ impl MultiHeadAttention {
         value: Tensor<4>,
         options: &AttentionOptions,
     ) -> Tensor<4> {
-        match (&self.mechanism, &self.matrix) {
-            (MechanismConfig::Multiplicative, Some(matrix)) => {
+        match (&self.mechanism, &self.matrix, &self.features) {
+            (MechanismConfig::Multiplicative, Some(matrix), _) => {
                 multiplicative(query, key, value, matrix.val(), options)
             }
-            (mechanism, _) if mechanism.mechanism().holds_weights() => {
+            (.., Some(drawn)) => {
+                let features = match self.is_training(&query) {
+                    true => drawn.features_of_training_pass(),
+                    false => drawn.features(),
+                };
+                linear(query, key, value, features, options)
+            }
+            (mechanism, ..) if mechanism.mechanism().holds_weights() => {
                 self.weighed(query, key, value, options).context
             }
-            (mechanism, _) => attend(mechanism.clone(), query, key, value, options),
+            (mechanism, ..) => attend(mechanism.clone(), query, key, value, options),
         }
     }
 
@@ -232,50 +248,51 @@ impl MultiHeadAttention {
         [query, key, value]: [Tensor<3>; 3],
         [first_query, first_key]: [i64; 2],
     ) -> (Tensor<4>, Tensor<4>, Tensor<4>) {
-        let query = self.projected_queries(query, first_query);
-        let (key, value) = match &self.key {
-            Some(_) => self.projected_keys(key, value, first_key),
+        let query = self.queries(query, first_query);
+        let key = match &self.key {
+            Some(_) => self.keys(key, first_key),
             // Made of the queries, by the mechanism.
-            None => (query.clone(), self.projected_values(value)),
+            None => query.clone(),
         };
-        (query, key, value)
+        (query, key, self.values(value))
     }
 
-    fn projected_queries(&self, query: Tensor<3>, first: i64) -> Tensor<4> {
-        let query = self.split(self.query.forward(query), self.heads);
+    /// Queries by head, the first of them at place `first`.
+    fn queries(&self, query: Tensor<3>, first: i64) -> Tensor<4> {
+        let query = self.by_head(self.query.forward(query), self.heads);
         self.placed(query, &self.query_norm, first)
     }
 
-    fn projected_keys(
-        &self,
-        key: Tensor<3>,
-        value: Tensor<3>,
-        first: i64,
-    ) -> (Tensor<4>, Tensor<4>) {
+    /// Keys by head, likewise.
+    ///
+    /// # Panics
+    ///
+    /// If there are none but those that the mechanism makes of its queries.
+    fn keys(&self, key: Tensor<3>, first: i64) -> Tensor<4> {
         let Some(projection) = &self.key else {
             panic!(
-                "multi-head attention: {} makes its keys of its queries, and has none for a memory",
+                "multi-head attention: {} makes its keys of its queries, and has no others",
                 self.mechanism.mechanism()
             );
         };
-        let key = self.split(projection.forward(key), self.kv_heads);
-        let key = self.placed(key, &self.key_norm, first);
-        (key, self.projected_values(value))
+        let key = self.by_head(projection.forward(key), self.kv_heads);
+        self.placed(key, &self.key_norm, first)
     }
 
-    fn projected_values(&self, value: Tensor<3>) -> Tensor<4> {
-        self.split(self.value.forward(value), self.kv_heads)
+    /// Values by head.
+    fn values(&self, value: Tensor<3>) -> Tensor<4> {
+        self.by_head(self.value.forward(value), self.kv_heads)
     }
 
     /// `[batch, seq, heads * d_head]` as `[batch, heads, seq, d_head]`.
-    fn split(&self, tensor: Tensor<3>, heads: usize) -> Tensor<4> {
+    fn by_head(&self, tensor: Tensor<3>, heads: usize) -> Tensor<4> {
         let [batch, seq, _] = tensor.dims();
         tensor
             .reshape([batch, seq, heads, self.d_head])
             .swap_dims(1, 2)
     }
 
-    /// Normalised and turned, where that was asked for, from this place on.
+    /// Normalised, if that was asked for, and turned by its place.
     fn placed(&self, tensor: Tensor<4>, norm: &Option<RmsNorm>, first: i64) -> Tensor<4> {
         let tensor = match norm {
             Some(norm) => norm.forward(tensor),
@@ -285,6 +302,11 @@ impl MultiHeadAttention {
             Positions::Rotary { theta } => rotate(tensor, first, theta),
             Positions::None | Positions::Alibi => tensor,
         }
+    }
+
+    /// Whether this is a pass to learn from.
+    fn is_training(&self, query: &Tensor<4>) -> bool {
+        self.dropout.training.is_enabled() && query.device().is_autodiff()
     }
 
     fn options(&self, query: &Tensor<4>, pattern: Pattern) -> AttentionOptions {
@@ -297,11 +319,6 @@ impl MultiHeadAttention {
                 .then(|| Dropout::new(self.dropout.prob, next_seed())),
             ..AttentionOptions::new()
         }
-    }
-
-    /// Whether something is to be learned from these queries.
-    fn is_training(&self, query: &Tensor<4>) -> bool {
-        self.dropout.training.is_enabled() && query.device().is_autodiff()
     }
 
     fn usual_scale(&self) -> f64 {

@@ -10,6 +10,7 @@ mod check;
 mod dense;
 mod picture;
 mod plan;
+mod rows;
 pub(crate) mod rule;
 mod split;
 mod summary;
@@ -19,6 +20,7 @@ use burn::tensor::{Bool, Tensor};
 pub(crate) use check::fits;
 pub(crate) use plan::{Examples, kept};
 pub use plan::{TilePlan, TileRun};
+pub(crate) use rows::{rows_of, taken};
 pub(crate) use summary::{Stairs, Steps};
 
 /// A rule for which keys each query sees.

@@ -11,4 +11,6 @@ mod strided;
 
 pub use fixed::fixed;
 pub use lsh::{Lsh, lsh};
+pub(crate) use lsh::{hidden_by_hashes, units};
 pub use strided::strided;
+pub(crate) use strided::strided_pattern;

@@ -38,15 +38,11 @@ pub fn strided(
     stride: usize,
     options: &AttentionOptions,
 ) -> Tensor<4> {
-    let op = "strided attention";
+    let op = OP;
     let shape = AttentionShape::of(op, &query, &key, &value);
     check(op, [query.dtype(), key.dtype(), value.dtype()]);
     options.check(op, &shape);
-    assert!(stride > 0, "{op}: a stride must be at least 1, got 0");
-    let near = Pattern::Window {
-        left: stride - 1,
-        right: stride - 1,
-    };
+    let seen = strided_pattern(stride);
     let is_causal = match options.pattern {
         Pattern::Full => Some(false),
         Pattern::Causal => Some(true),
@@ -57,7 +53,6 @@ pub fn strided(
     let is_far = stride < shape.seq_k;
     let Some(is_causal) = is_causal.filter(|_| is_free && is_far && shape.seq_q == shape.seq_k)
     else {
-        let seen = near.or(Pattern::Strided { stride });
         let pattern = options.pattern.clone().and(seen);
         return flash(query, key, value, &options.clone().with_pattern(pattern));
     };
@@ -65,7 +60,7 @@ pub fn strided(
     // Rounded once, not part by part.
     let stored = query.dtype();
     let [query, key, value] = [query, key, value].map(widen);
-    let near = options.pattern.clone().and(near);
+    let near = options.pattern.clone().and(neighbours(stride));
     let near = options.clone().with_pattern(near);
     let near = flash_with_log_sum_exp(query.clone(), key.clone(), value.clone(), &near);
 
@@ -87,6 +82,28 @@ pub fn strided(
     }
     narrow(merge(&parts).context, stored)
 }
+
+/// What a query sees.
+///
+/// # Panics
+///
+/// If the stride is zero.
+pub(crate) fn strided_pattern(stride: usize) -> Pattern {
+    assert!(
+        stride > 0,
+        "{OP}: a stride must be at least 1, got {stride}"
+    );
+    neighbours(stride).or(Pattern::Strided { stride })
+}
+
+fn neighbours(stride: usize) -> Pattern {
+    Pattern::Window {
+        left: stride - 1,
+        right: stride - 1,
+    }
+}
+
+const OP: &str = "strided attention";
 
 /// Which of the other places of its sequence a query sees.
 #[derive(Clone, Copy, PartialEq, Eq)]

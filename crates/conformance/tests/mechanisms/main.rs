@@ -3,6 +3,9 @@
 
 mod additive;
 mod drawn;
+mod entropy;
+mod explain;
+mod golden;
 mod hard;
 mod local;
 mod lsh;
@@ -11,6 +14,7 @@ mod multi_head;
 mod numbers_that_are_none;
 mod others;
 mod promises;
+mod redraw;
 mod tiled;
 
 use std::process::ExitCode;
@@ -95,6 +99,10 @@ fn trials(opened: &Opened) -> Vec<Trial> {
     trials.extend(local::trials(device));
     trials.extend(lsh::trials(device));
     trials.extend(multi_head::trials(opened));
+    trials.extend(golden::trials(device));
+    trials.extend(explain::trials(opened));
+    trials.extend(entropy::trials(opened));
+    trials.extend(redraw::trials(device));
     trials.extend(tiled::trials(device));
     for problem in catalogue() {
         let name = format!("standard/{}/weights", problem.name);

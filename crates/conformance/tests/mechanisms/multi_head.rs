@@ -19,7 +19,7 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
         .map(|mechanism| {
             let device = opened.device.clone().autodiff();
             Trial::test(format!("multi-head/learns-with-{mechanism}"), move || {
-                learns(mechanism, &device)
+                learns(mechanism.into(), &device)
             })
         })
         .collect();
@@ -36,10 +36,9 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
     trials
 }
 
-/// One place after the other gives what all at once give, or says that it cannot.
-fn decodes(mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
-    let mechanism = match mechanism {
-        // Smaller than what is decoded, and with a size that does not depend on it.
+/// A mechanism at sizes smaller than a few places, and that do not depend on how many.
+pub(crate) fn small(mechanism: Mechanism) -> MechanismConfig {
+    match mechanism {
         Mechanism::SlidingWindow => MechanismConfig::SlidingWindow { window: 2 },
         Mechanism::Block => MechanismConfig::Block { size: 3 },
         Mechanism::LocalM => MechanismConfig::LocalM { window: 2 },
@@ -53,11 +52,21 @@ fn decodes(mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
             global: 1,
         },
         other => other.into(),
-    };
-    // Shared, unless the mechanism says how many, or makes keys of its queries.
+    }
+}
+
+/// How many heads share keys and values: two of four, unless the mechanism says how many,
+/// or makes keys of its queries.
+pub(crate) fn shared(mechanism: &MechanismConfig) -> Option<usize> {
     let says = mechanism.kv_heads(4).is_some() || mechanism.mechanism() == Mechanism::Lsh;
+    (!says).then_some(2)
+}
+
+/// One place after the other gives what all at once give, or says that it cannot.
+fn decodes(mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
+    let mechanism = small(mechanism);
     let config = MultiHeadAttentionConfig::new(8, 4)
-        .with_kv_heads((!says).then_some(2))
+        .with_kv_heads(shared(&mechanism))
         .with_d_head(Some(4))
         .with_mechanism(mechanism.clone());
     for (positions, temperature) in [
@@ -173,9 +182,9 @@ impl TwoLayers {
 }
 
 /// Only the word differs: everybody is to know what stood first.
-fn learns(mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
+pub(crate) fn learns(mechanism: MechanismConfig, device: &Device) -> Result<(), Failed> {
     device.seed(7);
-    let config = MultiHeadAttentionConfig::new(8, 2).with_mechanism(mechanism.into());
+    let config = MultiHeadAttentionConfig::new(8, 2).with_mechanism(mechanism);
     let mut model = TwoLayers {
         first: config.init(device),
         second: config.init(device),
@@ -232,11 +241,11 @@ fn names(module: &impl Module) -> Vec<String> {
 }
 
 /// A step down the gradient.
-struct Descent<'a> {
-    gradients: &'a Gradients,
-    rate: f64,
+pub(crate) struct Descent<'a> {
+    pub(crate) gradients: &'a Gradients,
+    pub(crate) rate: f64,
     /// Parameters that nothing was learned of.
-    without: usize,
+    pub(crate) without: usize,
 }
 
 impl ModuleMapper for Descent<'_> {
@@ -247,7 +256,8 @@ impl ModuleMapper for Descent<'_> {
                 Tensor::from_inner(moved).require_grad()
             }
             None => {
-                self.without += 1;
+                // What is not learned, but part of the module, has none.
+                self.without += usize::from(tensor.is_require_grad());
                 tensor
             }
         })
@@ -508,7 +518,7 @@ const TESTS: &[(&str, Test)] = &[
     }),
 ];
 
-fn same(got: Tensor<3>, want: Tensor<3>) -> Result<(), Failed> {
+pub(crate) fn same(got: Tensor<3>, want: Tensor<3>) -> Result<(), Failed> {
     let numbers = |tensor: Tensor<3>| -> Result<Vec<f32>, Failed> {
         tensor
             .try_into_vec_as()

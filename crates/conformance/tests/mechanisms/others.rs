@@ -93,7 +93,7 @@ fn long_ones() -> Vec<(&'static str, MechanismConfig, Problem)> {
     ]
 }
 
-fn mechanisms() -> Vec<(&'static str, MechanismConfig)> {
+pub(crate) fn mechanisms() -> Vec<(&'static str, MechanismConfig)> {
     let mechanisms = vec![
         ("multi-query", MechanismConfig::MultiQuery),
         (
@@ -170,6 +170,7 @@ fn mechanisms() -> Vec<(&'static str, MechanismConfig)> {
             MechanismConfig::Performer {
                 features: 24,
                 seed: 3,
+                redraw: None,
             },
         ),
         ("retention", MechanismConfig::Retention),
@@ -185,17 +186,22 @@ fn mechanisms() -> Vec<(&'static str, MechanismConfig)> {
     mechanisms
 }
 
+/// A small problem, with as many key and value heads as a mechanism has.
+pub(crate) fn causal_for(mechanism: &MechanismConfig) -> Problem {
+    let problem = find("causal").expect("a problem of the catalogue");
+    let kv_heads = mechanism.kv_heads(problem.heads);
+    Problem {
+        kv_heads: kv_heads.unwrap_or(problem.kv_heads),
+        ..problem
+    }
+}
+
 fn in_half_precision(
     mechanism: &MechanismConfig,
     dtype: DType,
     device: &Device,
 ) -> Result<(), Failed> {
-    let problem = find("causal").expect("a problem of the catalogue");
-    let kv_heads = mechanism.kv_heads(problem.heads);
-    let problem = Problem {
-        kv_heads: kv_heads.unwrap_or(problem.kv_heads),
-        ..problem
-    };
+    let problem = causal_for(mechanism);
     let device = device.clone().autodiff();
     let tensors = Tensors::new(&problem, &problem.inputs(), &device).cast(dtype);
     judge_gradients(mechanism, &problem, tensors, &all_queries(&problem))?;
@@ -297,6 +303,7 @@ const TESTS: &[(&str, Test)] = &[
         let none = MechanismConfig::Performer {
             features: 0,
             seed: 0,
+            redraw: None,
         };
         is_refused(
             device,

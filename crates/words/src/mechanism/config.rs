@@ -1,6 +1,7 @@
 //! A mechanism with its sizes, as a file says it.
 
 use std::fmt;
+use std::num::NonZeroUsize;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
@@ -111,8 +112,11 @@ pub enum MechanismConfig {
     Performer {
         /// How many.
         features: usize,
-        /// Which ones.
+        /// Which ones, to begin with.
         seed: u64,
+        /// Training passes until others are drawn; none is never, and so is a zero in a file.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        redraw: Option<NonZeroUsize>,
     },
     /// Products that fade.
     Retention,
@@ -176,6 +180,7 @@ impl From<Mechanism> for MechanismConfig {
             Mechanism::Performer => Self::Performer {
                 features: 256,
                 seed: 0,
+                redraw: None,
             },
             Mechanism::Retention => Self::Retention,
         }
@@ -258,6 +263,7 @@ struct Table {
     random: Option<usize>,
     bucket: Option<usize>,
     rounds: Option<usize>,
+    redraw: Option<usize>,
     features: Option<Features>,
     seed: Option<u64>,
     temperature: Option<f64>,
@@ -289,6 +295,7 @@ impl Table {
             ("random", self.random),
             ("bucket", self.bucket),
             ("rounds", self.rounds),
+            ("redraw", self.redraw),
         ];
         let (mut features, mut seed) = (self.features, self.seed);
         let mut temperature = self.temperature;
@@ -364,6 +371,7 @@ impl Table {
             MechanismConfig::Performer {
                 features: own,
                 seed: of_it,
+                redraw,
             } => {
                 match features.take() {
                     None => {}
@@ -375,6 +383,7 @@ impl Table {
                     }
                 }
                 *of_it = seed.take().unwrap_or(*of_it);
+                *redraw = take("redraw").and_then(NonZeroUsize::new);
             }
         }
         let left = sizes
@@ -493,6 +502,19 @@ mod tests {
             read(r#"{"kind": "local", "window": 3}"#),
             Ok(MechanismConfig::SlidingWindow { window: 3 })
         );
+        let performer = |redraw: usize| MechanismConfig::Performer {
+            features: 64,
+            seed: 2,
+            redraw: NonZeroUsize::new(redraw),
+        };
+        for redraw in [0, 1000] {
+            let text = format!(
+                r#"{{"kind": "performer", "features": 64, "seed": 2, "redraw": {redraw}}}"#
+            );
+            assert_eq!(read(&text), Ok(performer(redraw)));
+            let written = serde_json::to_string(&performer(redraw)).expect("plain data");
+            assert_eq!(read(&written), Ok(performer(redraw)), "{written}");
+        }
     }
 
     #[test]
@@ -522,6 +544,7 @@ mod tests {
                 r#"{"kind": "strided", "summary": 3}"#,
                 "strided has no summary",
             ),
+            (r#"{"kind": "linear", "redraw": 3}"#, "linear has no redraw"),
             (r#"{"kind": "block", "sise": 3}"#, "unknown field `sise`"),
             (
                 r#"{"kind": "linear", "features": 3}"#,

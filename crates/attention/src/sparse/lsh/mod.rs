@@ -64,17 +64,7 @@ pub fn lsh(
     check(op, [query.dtype(), query.dtype(), value.dtype()]);
     hashing.check(op);
     options.check(op, &shape);
-    let drops = |dropout: &crate::Dropout| dropout.probability > 0.0;
-    for (what, is_given) in [
-        ("ALiBi", options.alibi.is_some()),
-        ("a bias", options.bias.is_some()),
-        ("dropout", options.dropout.as_ref().is_some_and(drops)),
-    ] {
-        assert!(
-            !is_given,
-            "{op}: places are sorted by their hashes, which {what} cannot follow"
-        );
-    }
+    refuse_places(op, options);
 
     let sight = Sight::of(op, &options.pattern, &shape, &query.device());
     let Seating { chunks, rounds } = Seating::of(hashing, &query, &sight);
@@ -97,8 +87,54 @@ pub fn lsh(
     narrow(context, stored)
 }
 
+/// Options that know places do not know where they are sorted to.
+fn refuse_places(op: &str, options: &AttentionOptions) {
+    let drops = |dropout: &crate::Dropout| dropout.probability > 0.0;
+    for (what, is_given) in [
+        ("ALiBi", options.alibi.is_some()),
+        ("a bias", options.bias.is_some()),
+        ("dropout", options.dropout.as_ref().is_some_and(drops)),
+    ] {
+        assert!(
+            !is_given,
+            "{op}: places are sorted by their hashes, which {what} cannot follow"
+        );
+    }
+}
+
+/// What is hidden from the queries `rows`, `[batch, heads, rows, seq]`: all that they meet in
+/// no round, and what the options' pattern does not show.
+pub(crate) fn hidden_by_hashes(
+    op: &str,
+    hashing: &Lsh,
+    query: &Tensor<4>,
+    options: &AttentionOptions,
+    rows: &[usize],
+) -> Tensor<4, Bool> {
+    hashing.check(op);
+    refuse_places(op, options);
+    let shape = AttentionShape::of(op, query, query, query);
+    let AttentionShape {
+        batch,
+        heads,
+        seq_k: seq,
+        ..
+    } = shape;
+    let sight = Sight::of(op, &options.pattern, &shape, &query.device());
+    let seating = Seating::of(hashing, query, &sight);
+    let mut hidden = vec![true; batch * heads * rows.len() * seq];
+    for (at, hidden) in hidden.chunks_exact_mut(seq).enumerate() {
+        let (head, row) = (at / rows.len(), rows[at % rows.len()]);
+        for key in seating.seen_by(head * seq + row) {
+            hidden[key % seq] = false;
+        }
+    }
+    let hidden = TensorData::new(hidden, [batch, heads, rows.len(), seq]);
+    Tensor::from_data(hidden, &query.device())
+}
+
 /// Each row as long as 1; one of zeros stays so.
-fn units(rows: Tensor<4>) -> Tensor<4> {
+pub(crate) fn units(rows: Tensor<4>) -> Tensor<4> {
     let squares = rows.clone().square().sum_dim(3);
     // The root has no slope at zero.
     let none = squares.clone().equal_elem(0.0);

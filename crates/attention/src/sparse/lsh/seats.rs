@@ -57,6 +57,29 @@ pub(super) struct Round {
 }
 
 impl Seating {
+    /// The rows of the keys that the query of a row sees, in any round.
+    pub(super) fn seen_by(&self, row: usize) -> Vec<usize> {
+        let Chunks { seats, .. } = self.chunks;
+        let (all, keys) = (self.chunks.all_seats(), self.chunks.keys());
+        let mut seen = Vec::new();
+        for round in &self.rounds {
+            let seat = round.seat_of[row] as usize;
+            let (first, chunk) = (seat / all * all, seat % all / seats);
+            let own = first + chunk * seats..first + (chunk + 1) * seats;
+            let before = first + self.chunks.before(chunk) * seats;
+            let before = before..before + keys - seats;
+            let hidden = &round.hidden[seat * keys..][..keys];
+            for (seat, _) in before
+                .chain(own)
+                .zip(hidden)
+                .filter(|(_, hidden)| !**hidden)
+            {
+                seen.push(round.rows[seat] as usize);
+            }
+        }
+        seen
+    }
+
     pub(super) fn of(hashing: &Lsh, query: &Tensor<4>, sight: &Sight<'_>) -> Self {
         let &AttentionShape {
             batch,

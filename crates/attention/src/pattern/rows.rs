@@ -1,0 +1,84 @@
+//! A pattern written out for some of the queries only.
+
+use burn::tensor::kind::Basic;
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+
+use super::Pattern;
+use super::dense::level;
+use crate::AttentionShape;
+
+impl Pattern {
+    /// What is [`hidden`](Self::hidden) from the queries `rows`:
+    /// `[batch, heads, rows, seq_k]`, any of them 1 where the pattern is the same for all,
+    /// or `None` when nothing is.
+    ///
+    /// # Panics
+    ///
+    /// As there.
+    pub(crate) fn hidden_from(
+        &self,
+        op: &str,
+        shape: &AttentionShape,
+        rows: &[usize],
+        device: &Device,
+    ) -> Option<Tensor<4, Bool>> {
+        self.check(op, shape);
+        let from = |part: &Self| part.hidden_from(op, shape, rows, device);
+        match self {
+            Self::Full => None,
+            Self::KeyPadding(_) => self.hidden(op, shape, device),
+            Self::Dense(mask) => Some(taken(mask.clone(), rows)),
+            Self::And(a, b) if self.needs_a_tensor() => match (from(a), from(b)) {
+                (Some(a), Some(b)) => {
+                    let (a, b) = level(a, b);
+                    Some(a.bool_or(b))
+                }
+                (a, b) => a.or(b),
+            },
+            Self::Or(a, b) if self.needs_a_tensor() => {
+                let (a, b) = level(from(a)?, from(b)?);
+                Some(a.bool_and(b))
+            }
+            _ => Some(written_out(self, shape, rows, device)),
+        }
+    }
+}
+
+/// The mask of a pattern that is a rule, for these queries.
+fn written_out(
+    pattern: &Pattern,
+    shape: &AttentionShape,
+    rows: &[usize],
+    device: &Device,
+) -> Tensor<4, Bool> {
+    let rule = pattern.rule();
+    let examples = rule.different_examples(shape);
+    let mut hidden = Vec::with_capacity(examples * rows.len() * shape.seq_k);
+    for example in 0..examples {
+        for &row in rows {
+            let queries = row..row + 1;
+            rule.write_hidden(shape, example, [queries, 0..shape.seq_k], &mut hidden);
+        }
+    }
+    let dims = [examples, 1, rows.len(), shape.seq_k];
+    Tensor::from_data(TensorData::new(hidden, dims), device)
+}
+
+/// The given rows of a `[_, _, seq_q, _]` mask or bias; one that stands for all stays.
+pub(crate) fn taken<K: Basic>(tensor: Tensor<4, K>, rows: &[usize]) -> Tensor<4, K> {
+    match tensor.dims() {
+        [_, _, 1, _] => tensor,
+        _ => rows_of(tensor, rows),
+    }
+}
+
+/// The given rows of a `[_, _, seq_q, _]` tensor.
+pub(crate) fn rows_of<K: Basic>(tensor: Tensor<4, K>, rows: &[usize]) -> Tensor<4, K> {
+    let [_, _, count, _] = tensor.dims();
+    if rows.iter().copied().eq(0..count) {
+        return tensor;
+    }
+    let rows: Vec<i64> = rows.iter().map(|&row| row as i64).collect();
+    let rows = Tensor::<1, Int>::from_ints(rows.as_slice(), &tensor.device());
+    tensor.select(2, rows)
+}

@@ -1,0 +1,303 @@
+//! How spread out attention is, against the oracle, and what it does to a loss.
+
+use burn::module::Module;
+use burn::tensor::{DType, Device, Distribution, Tensor, TensorData};
+use libtest_mimic::{Failed, Trial};
+use zoo_attention::{
+    AttentionOptions, Mechanism, MechanismConfig, MultiHeadAttention, MultiHeadAttentionConfig,
+    Pattern, PytorchWeights, entropy, entropy_penalty, which_body,
+};
+use zoo_backend::Opened;
+use zoo_conformance::{Tensors, numbers};
+use zoo_testkit::{Precision, Problem, find};
+
+use crate::multi_head::{Descent, small};
+
+pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
+    let device = &opened.device;
+    let mut trials = Vec::new();
+    for name in PROBLEMS {
+        let device = device.clone().autodiff();
+        trials.push(Trial::test(format!("entropy/{name}"), move || {
+            matches_the_oracle(name, &device)
+        }));
+    }
+    trials.extend(Mechanism::ALL.into_iter().map(|mechanism| {
+        let device = device.clone();
+        Trial::test(format!("entropy/multi-head/{mechanism}"), move || {
+            heads_are_as_spread_out_as_their_weights(mechanism, &device)
+        })
+    }));
+    for (word, dtype) in crate::half_types(opened) {
+        let device = device.clone();
+        trials.push(Trial::test(
+            format!("entropy/{word}-is-not-rounded"),
+            move || half_precision_is_not_rounded(dtype, &device),
+        ));
+    }
+    let mut tests = TESTS.to_vec();
+    // All pairs of 16,384 places: seconds where tiles are single calls.
+    let one = Tensor::<4>::zeros([1, 1, 1, 1], device);
+    let body = which_body(&one, &one, &one, &AttentionOptions::new());
+    if body.to_string().starts_with("cpu") {
+        tests.push(("of-a-long-sequence", of_a_long_sequence));
+    }
+    trials.extend(tests.into_iter().map(|(name, test)| {
+        let device = device.clone();
+        Trial::test(format!("entropy/{name}"), move || test(&device))
+    }));
+    trials
+}
+
+/// Without the matrix, and with it where something is done to scores: softcap, ALiBi and
+/// biases. One key, rows that see nothing, shared heads, several tiles, large scores.
+const PROBLEMS: &[&str] = &[
+    "one",
+    "one-key",
+    "odd",
+    "causal-more-keys",
+    "causal-more-queries",
+    "key-padding",
+    "dense-mask",
+    "window-and-lengths",
+    "several-tiles",
+    "multi-query",
+    "unscaled",
+    "dropout",
+    "softcap",
+    "alibi",
+    "bias-of-keys",
+    "everything",
+    "large-scores",
+];
+
+fn matches_the_oracle(name: &str, device: &Device) -> Result<(), Failed> {
+    let problem = find(name).expect("a problem of the catalogue");
+    let inputs = problem.inputs();
+    let upstream: Vec<f32> = inputs
+        .upstream
+        .chunks(problem.d_value)
+        .map(|row| row[0])
+        .collect();
+    let dims = [problem.batch, problem.heads, problem.seq_q];
+    let tensors = Tensors::new(&problem, &inputs, device).require_grad();
+    let (query, key) = (tensors.query.clone(), tensors.key.clone());
+    let got = entropy(query, key, &tensors.options);
+    if got.dims() != dims {
+        return Err(format!("{:?} instead of {dims:?}", got.dims()).into());
+    }
+    let weighted = Tensor::<3>::from_data(TensorData::new(upstream.clone(), dims), device);
+    let gradients = (got.clone() * weighted).sum().backward();
+
+    let upstream: Vec<f64> = upstream.into_iter().map(f64::from).collect();
+    let want = zoo_testkit::entropy(&problem, &inputs, &upstream);
+    let entropies = numbers(got.unsqueeze());
+    if let Some(below) = entropies.iter().find(|&&x| x < 0.0) {
+        return Err(format!("an entropy of {below}").into());
+    }
+    for (row, (&got, &sees)) in entropies.iter().zip(&want.sees).enumerate() {
+        if !sees && got != 0.0 {
+            return Err(format!("query {row} sees nothing and has an entropy of {got}").into());
+        }
+    }
+    // The difference of two numbers as large as scores, which the tolerance grows with: what
+    // is left may be nothing, and is judged as one.
+    let forward = Precision::F32.forward(want.largest_score);
+    forward.check_as_large_as(1.0, "entropy", &entropies, &want.entropy)?;
+
+    // A gradient by a score is p (1 - s + Σ p s): rounded like the scores in it.
+    let backward = Precision::F32.backward(want.largest_score);
+    let size = |numbers: &[f32]| numbers.iter().fold(0f32, |size, x| size.max(x.abs()));
+    let largest = upstream.iter().fold(0.0, |size: f64, x| size.max(x.abs()));
+    let terms = largest * problem.scale() * (1.0 + want.largest_score);
+    for (what, tensor, want, other) in [
+        ("d_query", &tensors.query, &want.d_query, &inputs.key),
+        ("d_key", &tensors.key, &want.d_key, &inputs.query),
+    ] {
+        let got = match tensor.grad(&gradients) {
+            Some(gradient) => numbers(gradient),
+            None => vec![0.0; want.len()],
+        };
+        let least = terms * f64::from(size(other));
+        backward.check_as_large_as(least, what, &got, want)?;
+    }
+    Ok(())
+}
+
+/// Against the entropy of what `explain` says, with a layer's own parameters and two queries
+/// that see nothing.
+fn heads_are_as_spread_out_as_their_weights(
+    mechanism: Mechanism,
+    device: &Device,
+) -> Result<(), Failed> {
+    let attention = MultiHeadAttentionConfig::new(8, 4)
+        .with_kv_heads(Some(2))
+        .with_mechanism(small(mechanism))
+        .init(device);
+    let draw = |seq: usize| {
+        let normal = Distribution::Normal(0.0, 2.0);
+        Tensor::<3>::random([2, seq, 8], normal, device)
+    };
+    let (query, key) = (draw(7), draw(5));
+    let got = attention.head_entropy(query.clone(), key.clone(), Pattern::Causal);
+    let got = match got {
+        Ok(got) => got,
+        Err(error) if mechanism == Mechanism::Retention => {
+            let message = "mechanism retention has no entropy: what it multiplies values by does \
+                           not sum to one";
+            return match error.to_string() == message {
+                true => Ok(()),
+                false => Err(error.to_string().into()),
+            };
+        }
+        Err(error) => return Err(error.to_string().into()),
+    };
+    let rows: Vec<usize> = (0..7).collect();
+    let weights = attention.explain(query.clone(), key.clone(), Pattern::Causal, &rows);
+    let weights = numbers(weights);
+    let mut want = Vec::new();
+    for head in weights.chunks(7 * 5) {
+        let seeing = head.chunks(5).filter(|row| row.iter().any(|&p| p > 0.0));
+        let terms = head.iter().filter(|&&p| p > 0.0).map(|&p| {
+            let p = f64::from(p);
+            -p * p.ln()
+        });
+        let seeing = seeing.count();
+        if seeing != 5 {
+            return Err(format!("{seeing} queries see something instead of 5").into());
+        }
+        want.push(terms.sum::<f64>() / seeing as f64);
+    }
+    // Scores of queries and keys this large are up to 20.
+    let tolerance = Precision::F32.backward(20.0);
+    tolerance.check_as_large_as(1.0, "entropy", &numbers(got.unsqueeze()), &want)?;
+
+    let penalty = attention.entropy_penalty(query, key, Pattern::Causal);
+    let penalty = penalty.map_err(|error| error.to_string())?;
+    let mean = want.iter().sum::<f64>() / want.len() as f64;
+    tolerance.check_as_large_as(1.0, "penalty", &numbers(penalty.unsqueeze()), &[mean])?;
+    Ok(())
+}
+
+/// Whatever the type of queries and keys, entropy is computed and returned in `f32`.
+fn half_precision_is_not_rounded(dtype: DType, device: &Device) -> Result<(), Failed> {
+    let zeros = |seq: usize| Tensor::<4>::zeros([1, 1, seq, 4], (device, dtype));
+    let got = entropy(zeros(2), zeros(1000), &AttentionOptions::new());
+    if got.dtype() != DType::F32 {
+        return Err(format!("{:?} instead of F32", got.dtype()).into());
+    }
+    let (got, want) = (numbers(got.unsqueeze()), [1000f64.ln(); 2]);
+    Precision::F32.forward(0.0).check("entropy", &got, &want)?;
+    Ok(())
+}
+
+type Test = fn(&Device) -> Result<(), Failed>;
+
+const TESTS: &[(&str, Test)] = &[
+    ("of-keys-that-are-alike", |device| {
+        let query = Tensor::<4>::random([1, 2, 6, 4], Distribution::Normal(0.0, 1.0), device);
+        let options = AttentionOptions::new().with_pattern(Pattern::Causal);
+        for fill in [0.0, 0.7] {
+            let key = Tensor::<4>::full([1, 2, 9, 4], fill, device);
+            let got = numbers(entropy(query.clone(), key, &options).unsqueeze());
+            // The first query sees four keys, the last all nine.
+            let want: Vec<f64> = (0..12).map(|row| f64::from(row % 6 + 4).ln()).collect();
+            Precision::F32.forward(0.0).check("entropy", &got, &want)?;
+        }
+        Ok(())
+    }),
+    ("a-penalty-of-nobody-is-nothing", |device| {
+        let zeros = || Tensor::<4>::zeros([1, 1, 2, 4], device);
+        let options = AttentionOptions::new().with_pattern(Pattern::key_lengths([0]));
+        let got = entropy_penalty(zeros(), zeros(), &options);
+        match got.into_scalar::<f32>() {
+            0.0 => Ok(()),
+            other => Err(format!("a penalty of {other}").into()),
+        }
+    }),
+    ("a-penalty-sharpens-or-spreads", |device| {
+        let device = &device.clone().autodiff();
+        let without = entropy_after_learning(0.0, device)?;
+        let sharper = entropy_after_learning(1.0, device)?;
+        let wider = entropy_after_learning(-1.0, device)?;
+        // Of six keys: at most ln 6, which is 1.79. On the CPU: 1.27, 1.08 and 1.43.
+        if sharper < without - 0.1 && wider > without + 0.1 {
+            Ok(())
+        } else {
+            Err(format!("{without} without, {sharper} and {wider} with it").into())
+        }
+    }),
+];
+
+/// The mean entropy of a layer that learned something for a few steps, with this
+/// coefficient of the penalty in its loss.
+fn entropy_after_learning(coefficient: f64, device: &Device) -> Result<f32, Failed> {
+    // Numbers of the testkit: the same on every device, whatever else draws from it.
+    let draw = |name: &'static str, rows: usize, width: usize, spread: f64| {
+        let sizes = Problem::new(name, [1, 1, rows, 1, width]);
+        let numbers = Problem { spread, ..sizes }.inputs().query;
+        match width {
+            1 => TensorData::new(numbers, [rows]),
+            _ => TensorData::new(numbers, [rows, width]),
+        }
+    };
+    let weights: PytorchWeights = [
+        ("in_proj_weight", draw("in", 24, 8, 0.5)),
+        ("in_proj_bias", draw("in bias", 24, 1, 0.1)),
+        ("out_proj.weight", draw("out", 8, 8, 0.5)),
+        ("out_proj.bias", draw("out bias", 8, 1, 0.1)),
+    ]
+    .into_iter()
+    .collect();
+    let mut attention = MultiHeadAttentionConfig::new(8, 2)
+        .with_mechanism(MechanismConfig::Flash)
+        .init(device)
+        .with_pytorch_weights(weights)?;
+    let x = Tensor::<2>::from_data(draw("x", 48, 8, 1.0), device).reshape([8, 6, 8]);
+    let wanted = x.clone().slice_dim(1, 0..1).expand([8, 6, 8]);
+    let penalty = |attention: &MultiHeadAttention| {
+        let penalty = attention.entropy_penalty(x.clone(), x.clone(), Pattern::Full);
+        penalty.map_err(|error| error.to_string())
+    };
+    for _ in 0..10 {
+        let result = attention.forward(x.clone(), x.clone(), x.clone(), Pattern::Full);
+        let loss = (result - wanted.clone()).square().mean();
+        let loss = loss + penalty(&attention)?.mul_scalar(coefficient);
+        let gradients = loss.backward();
+        attention = attention.map(&mut Descent {
+            gradients: &gradients,
+            rate: 0.2,
+            without: 0,
+        });
+    }
+    Ok(penalty(&attention)?.into_scalar::<f32>())
+}
+
+/// The weights alone would be 1 GiB here, and their gradients as much again.
+fn of_a_long_sequence(device: &Device) -> Result<(), Failed> {
+    let problem = Problem::new("long", [1, 1, 16_384, 16_384, 4]);
+    let inputs = problem.inputs();
+    let tensors = Tensors::new(&problem, &inputs, device);
+    let got = entropy(tensors.query, tensors.key, &tensors.options);
+    let got = numbers(got.unsqueeze());
+    let rows = [0usize, 5_000, 16_383];
+    let of_row = |row: usize| -> f64 {
+        let query = &inputs.query[row * 4..][..4];
+        let scores: Vec<f64> = inputs
+            .key
+            .chunks(4)
+            .map(|key| {
+                let pairs = query.iter().zip(key);
+                let product: f64 = pairs.map(|(&q, &k)| f64::from(q) * f64::from(k)).sum();
+                product / 2.0
+            })
+            .collect();
+        let sum: f64 = scores.iter().map(|score| score.exp()).sum();
+        let mean: f64 = scores.iter().map(|score| score * score.exp()).sum();
+        sum.ln() - mean / sum
+    };
+    let want = rows.map(of_row);
+    let got = rows.map(|row| got[row]);
+    Precision::F32.forward(8.0).check("entropy", &got, &want)?;
+    Ok(())
+}

@@ -1,0 +1,202 @@
+//! `MultiHeadAttention` with the weights of PyTorch's `nn.MultiheadAttention` gives what
+//! PyTorch gave: `golden/multi_head.py` wrote down what that is.
+
+use burn::tensor::{Device, Tensor, TensorData};
+use libtest_mimic::{Failed, Trial};
+use zoo_attention::{
+    Mechanism, MultiHeadAttention, MultiHeadAttentionConfig, Pattern, PytorchWeights,
+    PytorchWeightsError,
+};
+use zoo_conformance::{golden_data, golden_mask, golden_tensor, numbers};
+use zoo_testkit::{Golden, Precision, Tolerance};
+
+pub(crate) fn trials(device: &Device) -> Vec<Trial> {
+    let golden = golden();
+    let mut trials = Vec::new();
+    for case in golden.metadata["cases"].split(' ') {
+        for mechanism in [Mechanism::Standard, Mechanism::Flash] {
+            let device = device.clone().autodiff();
+            let golden = golden.under(&format!("{case}."));
+            let name = format!("golden/pytorch-{case}/{mechanism}");
+            trials.push(Trial::test(name, move || {
+                gives_the_same(&golden, mechanism, &device)
+            }));
+        }
+    }
+    trials.extend(TESTS.iter().map(|(name, test)| {
+        let (device, golden) = (device.clone(), golden.under("self."));
+        Trial::test(format!("golden/{name}"), move || test(&golden, &device))
+    }));
+    trials
+}
+
+fn golden() -> Golden {
+    let file = include_bytes!("../../golden/multi_head.safetensors");
+    Golden::from_bytes(file).expect("a file that belongs to the tests")
+}
+
+fn weights(golden: &Golden) -> PytorchWeights {
+    let weights = golden.under("weights.").tensors;
+    let weights = weights.iter();
+    weights
+        .map(|(name, tensor)| (name.clone(), golden_data(tensor)))
+        .collect()
+}
+
+/// A module of the sizes of a case, before it has its weights.
+fn module(golden: &Golden, mechanism: Mechanism, device: &Device) -> MultiHeadAttention {
+    let size = |name: &str| golden.tensors.get(name).map(|tensor| tensor.shape[2]);
+    let heads: usize = golden.metadata["heads"].parse().expect("a number");
+    let has_bias = golden.tensors.contains_key("weights.in_proj_bias");
+    MultiHeadAttentionConfig::new(size("query").expect("every case has one"), heads)
+        .with_mechanism(mechanism.into())
+        .with_kdim(size("key"))
+        .with_vdim(size("value").or(size("key")))
+        .with_query_bias(has_bias)
+        .with_key_bias(has_bias)
+        .with_value_bias(has_bias)
+        .with_output_bias(has_bias)
+        .init(device)
+}
+
+fn gives_the_same(golden: &Golden, mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
+    let attention = module(golden, mechanism, device).with_pytorch_weights(weights(golden))?;
+    let input = |name: &str| golden_tensor::<3>(golden, name, device).map(Tensor::require_grad);
+    let query = input("query")?;
+    let key = input("key").unwrap_or_else(|_| query.clone());
+    let value = input("value").unwrap_or_else(|_| key.clone());
+    let causal = golden_mask::<2>(golden, "attn_mask", device);
+    let padding = golden_mask::<2>(golden, "key_padding_mask", device).map(Pattern::KeyPadding);
+    // PyTorch's mask as it is, and what it stands for.
+    let patterns = match causal {
+        Some(mask) => vec![Pattern::Dense(mask.unsqueeze()), Pattern::Causal],
+        None => vec![Pattern::Full],
+    };
+    for pattern in patterns {
+        let pattern = match &padding {
+            Some(padding) => pattern.and(padding.clone()),
+            None => pattern,
+        };
+        let [q, k, v] = [&query, &key, &value].map(Tensor::clone);
+        let output = attention.forward(q, k, v, pattern.clone());
+        // Scores go up to 27, but where they are large a weight is near 0 or 1, and what
+        // PyTorch gave was computed in double precision: no allowance is made for them. The
+        // worst seen on the CPU is 13 units, of a gradient.
+        let forward = Precision::F32.forward(0.0);
+        same(golden, "output", output.clone(), forward)?;
+        let upstream = golden_tensor::<3>(golden, "upstream", device)?;
+        let gradients = (output * upstream).sum().backward();
+        for (name, input) in [("query", &query), ("key", &key), ("value", &value)] {
+            if golden.tensors.contains_key(name) {
+                let gradient = input.grad(&gradients).ok_or("the result depends on it")?;
+                let backward = Precision::F32.backward(0.0);
+                same(golden, &format!("d_{name}"), gradient, backward)?;
+            }
+        }
+        for linear in [&attention.query, &attention.output] {
+            let by_weight = linear.weight.val().grad(&gradients);
+            by_weight.ok_or("what was loaded can be learned")?;
+        }
+
+        let [q, k, v] = [&query, &key, &value].map(Tensor::clone);
+        let seen = match mechanism {
+            Mechanism::Standard => {
+                let attended = attention.forward_with_weights(q, k, v, pattern);
+                attended.map_err(|error| error.to_string())?.1
+            }
+            _ => {
+                let rows: Vec<usize> = (0..query.dims()[1]).collect();
+                attention.explain(q, k, pattern, &rows)
+            }
+        };
+        let [batch, heads, seq_q, seq_k] = seen.dims();
+        let seen = seen.reshape([batch, heads * seq_q, seq_k]);
+        same(golden, "attention", seen, forward)?;
+    }
+    Ok(())
+}
+
+fn same(golden: &Golden, name: &str, got: Tensor<3>, tolerance: Tolerance) -> Result<(), Failed> {
+    let want = golden.tensor(name)?.numbers.to_f64();
+    let got = numbers(got.unsqueeze());
+    tolerance.check(name, &got, &want)?;
+    Ok(())
+}
+
+type Test = fn(&Golden, &Device) -> Result<(), Failed>;
+
+const TESTS: &[(&str, Test)] = &[
+    ("the-file-says-how-it-was-made", |golden, _| {
+        let script = include_str!("../../golden/multi_head.py");
+        let [torch, seed] = ["torch", "seed"].map(|key| &golden.metadata[key]);
+        let head = format!("PyTorch {torch}, seed {seed}.");
+        match script.contains(&head) {
+            true => Ok(()),
+            false => Err(format!("the script does not begin with \"{head}\"").into()),
+        }
+    }),
+    ("weights-that-do-not-fit-are-named", |golden, device| {
+        let with = |change: fn(&mut Vec<(String, TensorData)>)| {
+            let weights = golden.under("weights.").tensors;
+            let mut weights: Vec<(String, TensorData)> = weights
+                .iter()
+                .map(|(name, tensor)| (name.clone(), golden_data(tensor)))
+                .collect();
+            change(&mut weights);
+            let weights: PytorchWeights = weights.into_iter().collect();
+            let module = module(golden, Mechanism::Flash, device);
+            let refused = module.with_pytorch_weights(weights).err();
+            refused.map(|error: PytorchWeightsError| error.to_string())
+        };
+        for (got, want) in [
+            (
+                with(|weights| weights.retain(|(name, _)| name != "in_proj_bias")),
+                "in_proj_bias is missing; it must be [36]",
+            ),
+            (
+                with(|weights| weights.retain(|(name, _)| name != "out_proj.weight")),
+                "out_proj.weight is missing; it must be [12, 12]",
+            ),
+            (
+                with(|weights| {
+                    let three = TensorData::zeros::<f32, _>([3, 12]);
+                    weights.push(("in_proj_weight".to_owned(), three));
+                }),
+                "in_proj_weight must be [36, 12], got [3, 12]",
+            ),
+            (
+                with(|weights| {
+                    let places = TensorData::zeros::<i32, _>([12]);
+                    weights.push(("out_proj.bias".to_owned(), places));
+                }),
+                "out_proj.bias must be floating-point numbers, got I32",
+            ),
+            (
+                with(|weights| {
+                    let one = TensorData::zeros::<f32, _>([1, 1, 12]);
+                    weights.push(("bias_k".to_owned(), one));
+                }),
+                "bias_k is none of the weights this module has",
+            ),
+        ] {
+            if got.as_deref() != Some(want) {
+                return Err(format!("{got:?} instead of {want}").into());
+            }
+        }
+        Ok(())
+    }),
+    ("a-bias-for-what-has-none-is-refused", |golden, device| {
+        for (projection, key) in [("value", "in_proj_bias"), ("output", "out_proj.bias")] {
+            let mut module = module(golden, Mechanism::Flash, device);
+            match projection {
+                "value" => module.value.bias = None,
+                _ => module.output.bias = None,
+            }
+            let refused = module.with_pytorch_weights(weights(golden)).err();
+            if refused != Some(PytorchWeightsError::NoBias { key, projection }) {
+                return Err(format!("{projection}: {refused:?}").into());
+            }
+        }
+        Ok(())
+    }),
+];
