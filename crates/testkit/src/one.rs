@@ -30,6 +30,7 @@ pub(crate) fn solve_by_one(
     let (scale, slopes) = (problem.scale(), problem.slopes());
     let mut answer = Answer::empty(problem, inputs, queries.len());
     let mut d_score_terms = 0f64;
+    let mut bias_squares = vec![0.0; inputs.bias.len()];
 
     for (at, &row_of_query) in queries.iter().enumerate() {
         let row = Row::of(problem, row_of_query);
@@ -90,6 +91,7 @@ pub(crate) fn solve_by_one(
             answer.largest_score = answer.largest_score.max(made.largest_part / temperature);
             if let Some(at) = bias_place(problem, row.place(j)) {
                 answer.d_bias[at] += d_score;
+                bias_squares[at] += (softened * d_weights[at_seen]).powi(2);
             }
             let d_product = scale * made.bend * d_score;
             let place = row.first_key + j;
@@ -112,7 +114,10 @@ pub(crate) fn solve_by_one(
     answer.terms = Terms {
         d_query: d_score_terms * largest(&inputs.key),
         d_key: d_score_terms * largest(&inputs.query),
-        d_bias: d_score_terms,
+        d_bias: bias_squares
+            .into_iter()
+            .map(f64::sqrt)
+            .fold(d_score_terms, f64::max),
         ..Terms::default()
     };
     answer

@@ -68,7 +68,8 @@ pub struct Terms {
     pub d_query: f64,
     /// By keys.
     pub d_key: f64,
-    /// By the bias.
+    /// By the bias; where one stands for many, the root of the squares of what it is the sum
+    /// of, since roundings of many terms add up like that.
     pub d_bias: f64,
     /// By the vectors of predicted places.
     pub d_vector: f64,
@@ -178,6 +179,7 @@ pub(crate) fn solve_by_softmax<'a>(
 
     let mut answer = Answer::empty(problem, inputs, queries.len());
     let mut d_score_terms = 0f64;
+    let mut bias_squares = vec![0.0; inputs.bias.len()];
     let slopes = problem.slopes();
 
     for (at, &row) in queries.iter().enumerate() {
@@ -257,6 +259,7 @@ pub(crate) fn solve_by_softmax<'a>(
             d_score_terms = d_score_terms.max((weight * d_weight).abs());
             if let Some(at) = place_in_bias(j) {
                 answer.d_bias[at] += d_score;
+                bias_squares[at] += (weight * d_weight).powi(2);
             }
             let d_product = bend * d_score;
             add(
@@ -314,7 +317,10 @@ pub(crate) fn solve_by_softmax<'a>(
     answer.terms = Terms {
         d_query: d_score_terms * largest(&inputs.key),
         d_key: d_score_terms * largest(&inputs.query),
-        d_bias: d_score_terms,
+        d_bias: bias_squares
+            .into_iter()
+            .map(f64::sqrt)
+            .fold(d_score_terms, f64::max),
         ..Terms::default()
     };
     answer

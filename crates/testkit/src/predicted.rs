@@ -36,6 +36,7 @@ pub(crate) fn solve_by_places(
     let square = (window as f64 / 2.0).powi(2);
     let mut answer = Answer::empty(problem, inputs, queries.len());
     let mut terms = Terms::default();
+    let mut bias_squares = vec![0.0; inputs.bias.len()];
     let largest = |numbers: &[f32]| {
         let size = numbers.iter().fold(0f32, |size, x| size.max(x.abs()));
         f64::from(size)
@@ -109,6 +110,7 @@ pub(crate) fn solve_by_places(
             let d_score = soft * (d_soft - mean);
             if let Some(at) = bias_place(problem, row.place(j)) {
                 answer.d_bias[at] += d_score;
+                bias_squares[at] += (soft * d_soft).powi(2);
             }
             let d_product = scale * made.bend * d_score;
             add(
@@ -152,6 +154,8 @@ pub(crate) fn solve_by_places(
             terms.d_query = terms.d_query.max(term);
         }
     }
+    let of_bias = bias_squares.into_iter().map(f64::sqrt);
+    terms.d_bias = of_bias.fold(terms.d_bias, f64::max);
     answer.terms = terms;
     answer
 }
