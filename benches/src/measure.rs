@@ -123,7 +123,8 @@ impl Decoding {
         let [key, value] = self.last.clone();
         let Tensors { query, options, .. } = &self.tensors;
         let context = self.cache.step(query.clone(), key, value, options);
-        // A window or a state cannot go back, and need not: it is as large as before.
+        // A state cannot go back, and need not: it is as large as before. Nor can a window,
+        // which is, once it is full.
         let _ = self.cache.rewind(before);
         context
     }

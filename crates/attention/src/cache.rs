@@ -83,7 +83,14 @@ impl KvCache {
         key: Tensor<4>,
         value: Tensor<4>,
     ) -> ([Tensor<4>; 2], usize) {
-        let [_, _, new, _] = key.dims();
+        let [batch, kv_heads, new, _] = key.dims();
+        let [value_batch, value_heads, value_new, _] = value.dims();
+        assert!(
+            [batch, kv_heads, new] == [value_batch, value_heads, value_new],
+            "a cache: value must be [batch = {batch}, kv_heads = {kv_heads}, new = {new}, d_value] \
+             like the keys, got {:?}",
+            value.dims()
+        );
         let filled = match self.kept {
             Kept::All(_) => self.length + new,
             Kept::Last(size) => size.min(self.length + new),

@@ -4,10 +4,10 @@
 //! mechanisms, a window for [`sliding-window`](Mechanism::SlidingWindow) and
 //! [`local-m`](Mechanism::LocalM), and the same however much there was for the linear ones.
 
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
 
 use crate::cache::KvCache;
-use crate::linear::{FeatureMap, LinearState, retention_decays};
+use crate::linear::{FeatureMap, LinearState, refuse_scores, retention_decays};
 use crate::mechanism::{Mechanism, MechanismConfig, attend};
 use crate::{AttentionOptions, Pattern, flash, which_body};
 
@@ -91,6 +91,11 @@ impl DecodeCache {
         }
     }
 
+    /// Random features that were drawn for it, if any were.
+    pub(crate) fn features(&self) -> Option<FeatureMap> {
+        self.features.clone()
+    }
+
     /// The mechanism it is for.
     pub fn mechanism(&self) -> &MechanismConfig {
         &self.mechanism
@@ -117,17 +122,25 @@ impl DecodeCache {
     ///
     /// If the sizes changed since the first.
     pub fn extend(&mut self, key: Tensor<4>, value: Tensor<4>, options: &AttentionOptions) {
-        self.places += key.dims()[2];
+        let [_, _, new, _] = key.dims();
         match self.inside_for(&key, options) {
             Inside::Places(cache) | Inside::Window(cache) => {
-                cache.append(key, value);
+                cache.append_in_room(key, value);
             }
-            Inside::State(state) => state.extend(key, value, options.scale),
+            Inside::State(state) => {
+                check_for_state(options);
+                state.extend(key, value, options.scale);
+            }
         }
+        self.places += new;
     }
 
     /// Takes one place in, and attends from it to itself and all before, as
     /// [`attend`] does causally from the last of them.
+    ///
+    /// A pattern in the options hides more of the places so far, padding before a prompt,
+    /// say: it is asked about that many keys. What keeps no places takes none, and neither
+    /// ALiBi nor a bias. `hard` draws the same noise in every step, unless its seed changes.
     ///
     /// # Shapes
     ///
@@ -138,7 +151,8 @@ impl DecodeCache {
     ///
     /// # Panics
     ///
-    /// If there is more than one place, or the sizes changed since the first.
+    /// If there is more than one place, the sizes changed since the first, or the options
+    /// are none that what is kept can follow.
     pub fn step(
         &mut self,
         query: Tensor<4>,
@@ -165,47 +179,52 @@ impl DecodeCache {
         let new = [&query, &key, &value].map(|tensor| tensor.dims()[2]);
         assert!(
             new == [1, 1, 1],
-            "a step of decoding: a query, a key and a value, got {new:?} of them"
+            "{OP}: a query, a key and a value, got {new:?} of them"
         );
-        self.places += 1;
-        // Whatever its place is, and however far away they are.
-        let sees_everything = options.alibi.is_none()
-            && matches!(
-                self.mechanism,
-                MechanismConfig::Flash
-                    | MechanismConfig::MultiQuery
-                    | MechanismConfig::GroupedQuery { .. }
-                    | MechanismConfig::Dot
-                    | MechanismConfig::Multiplicative
-            );
-        let mechanism = &self.mechanism.clone();
-        match self.inside_for(&key, options) {
+        let mechanism = self.mechanism.clone();
+        let context = match self.inside_for(&key, options) {
             Inside::Places(cache) => {
                 let ([key, value], filled) = cache.append_in_room(key, value);
                 let lengths = vec![filled; query.dims()[0]];
                 let in_room = options.clone().with_pattern(Pattern::key_lengths(lengths));
-                if sees_everything && is_by_cpu(&query, &key, &value, &in_room) {
-                    return attended([query, key, value], &in_room);
-                }
-                let [key, value] = [key, value].map(|rows| rows.slice_dim(2, 0..filled));
-                let options = options.clone().with_pattern(Pattern::Causal);
-                match *mechanism {
-                    // Level with the first key is the first place alone, not this one.
-                    MechanismConfig::LocalM { window } => {
-                        let level = MechanismConfig::SlidingWindow { window };
-                        attend(level, query, key, value, &options)
+                if sees_everything(&mechanism, options) && is_by_cpu(&query, &key, &value, &in_room)
+                {
+                    attended([query, key, value], &in_room)
+                } else {
+                    let [key, value] = [key, value].map(|rows| rows.slice_dim(2, 0..filled));
+                    let pattern = match &options.pattern {
+                        Pattern::Full | Pattern::Causal => Pattern::Causal,
+                        more => Pattern::Causal.and(more.clone()),
+                    };
+                    let options = options.clone().with_pattern(pattern);
+                    match mechanism {
+                        // Level with the first key is the first place alone, not this one.
+                        MechanismConfig::LocalM { window } => {
+                            let level = MechanismConfig::SlidingWindow { window };
+                            attend(level, query, key, value, &options)
+                        }
+                        _ => attended([query, key, value], &options),
                     }
-                    _ => attended([query, key, value], &options),
                 }
             }
             Inside::Window(cache) => {
+                assert!(
+                    knows_no_places(options),
+                    "{OP}: the first options had no ALiBi, bias or pattern, so that the last keys \
+                     alone were kept, in no order; these have"
+                );
                 let [key, value] = cache.append(key, value);
                 // All that are kept are seen.
                 let options = options.clone().with_pattern(Pattern::Full);
                 flash(query, key, value, &options)
             }
-            Inside::State(state) => state.step(query, key, value, options.scale),
-        }
+            Inside::State(state) => {
+                check_for_state(options);
+                state.step(query, key, value, options.scale)
+            }
+        };
+        self.places += 1;
+        context
     }
 
     /// Goes back to the first `places`, as if the others had never been taken in.
@@ -235,9 +254,9 @@ impl DecodeCache {
         let drawn = self.features.clone();
         let [_, kv_heads, ..] = key.dims();
         self.inside.get_or_insert_with(|| match *mechanism {
-            // Distances are told by places, which a ring forgets.
+            // A ring forgets which place is which.
             MechanismConfig::SlidingWindow { window } | MechanismConfig::LocalM { window }
-                if options.alibi.is_none() =>
+                if knows_no_places(options) =>
             {
                 Inside::Window(KvCache::ring(window.saturating_add(1)))
             }
@@ -252,13 +271,45 @@ impl DecodeCache {
     }
 }
 
-/// Whether the kernels for CPUs compute a call: they read no key beyond the lengths, and a
-/// part of a tensor would be a copy on some backends of theirs.
+const OP: &str = "a step of decoding";
+
+/// Whether what the options say is the same wherever a key is.
+fn knows_no_places(options: &AttentionOptions) -> bool {
+    let sees_all = matches!(options.pattern, Pattern::Full | Pattern::Causal);
+    sees_all && options.alibi.is_none() && options.bias.is_none()
+}
+
+/// Whether a place sees everything before it, all alike.
+fn sees_everything(mechanism: &MechanismConfig, options: &AttentionOptions) -> bool {
+    let is_flash = matches!(
+        mechanism,
+        MechanismConfig::Flash
+            | MechanismConfig::MultiQuery
+            | MechanismConfig::GroupedQuery { .. }
+            | MechanismConfig::Dot
+            | MechanismConfig::Multiplicative
+    );
+    is_flash && knows_no_places(options)
+}
+
+/// One matrix for all keys has no scores and no places.
+fn check_for_state(options: &AttentionOptions) {
+    refuse_scores(OP, options);
+    assert!(
+        knows_no_places(options),
+        "{OP}: a state has seen all keys there were: the pattern must be full or causal, got {}",
+        options.pattern.kind()
+    );
+}
+
+/// Whether the kernels for CPUs compute a call, and read it where it is: they read no key
+/// beyond the lengths, and a part of a tensor would be a copy on some backends of theirs.
+/// Half-precision numbers would all be widened.
 fn is_by_cpu(
     query: &Tensor<4>,
     key: &Tensor<4>,
     value: &Tensor<4>,
     options: &AttentionOptions,
 ) -> bool {
-    which_body(query, key, value, options).is_cpu()
+    key.dtype() == DType::F32 && which_body(query, key, value, options).is_cpu()
 }

@@ -116,6 +116,7 @@ pub(crate) fn explain_by(
         }
         // Keys are made of the queries, and seen by their hashes.
         Weighing::Hashed(hashing) => {
+            let shape = AttentionShape::of(op, &query, &query, &query);
             let hidden = hidden_by_hashes(op, hashing, &query, options, rows);
             let key = units(widen(query.clone()));
             let scores = products(widen(some()), key, scale, &shape);

@@ -88,6 +88,7 @@ pub fn local_predictive(
     let (heads, d_head) = (shape.heads, shape.d_head);
     check(op, [query.dtype(), key.dtype(), value.dtype()]);
     options.check(op, &shape);
+    options.pattern.check(op, &shape);
     assert!(window > 0, "{op}: a window must be at least 1, got 0");
     assert!(
         vector.dims() == [heads, d_head],

@@ -5,7 +5,7 @@ pub use zoo_words::{LinearFeatures, Mechanism, MechanismConfig};
 
 use crate::counter::Normals;
 use crate::kept::Kept;
-use crate::linear::{FeatureMap, RandomFeatures, linear, retention, retention_decays};
+use crate::linear::{FeatureMap, linear, retention, retention_decays};
 use crate::pattern::BigBird;
 use crate::sparse::{Lsh, fixed, lsh, strided};
 use crate::{
@@ -74,9 +74,8 @@ pub fn attend(
             rounds,
             seed,
         } => lsh(query, value, &Lsh::new(bucket, rounds, seed), options),
-        MechanismConfig::Linear { features } => linear(query, key, value, features.into(), options),
-        MechanismConfig::Performer { features, seed, .. } => {
-            let features = FeatureMap::FavorPlus(RandomFeatures::new(features, seed));
+        MechanismConfig::Linear { .. } | MechanismConfig::Performer { .. } => {
+            let features = FeatureMap::of_mechanism(&mechanism).unwrap_or_default();
             linear(query, key, value, features, options)
         }
         MechanismConfig::Retention => {

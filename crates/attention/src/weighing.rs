@@ -2,7 +2,7 @@
 
 use burn::tensor::Tensor;
 
-use crate::linear::{FeatureMap, RandomFeatures, retention_decays};
+use crate::linear::{FeatureMap, retention_decays};
 use crate::mechanism::{MechanismConfig, as_flash, matrix_for, vector_for, within};
 use crate::sparse::strided_pattern;
 use crate::{AttentionOptions, AttentionShape, Choice, Lsh, Pattern};
@@ -75,10 +75,9 @@ impl Weighing {
             )),
             MechanismConfig::Multiplicative => as_they_are(Self::Multiplicative(matrix_for(query))),
             MechanismConfig::Additive => as_they_are(Self::Additive(vector_for(query))),
-            MechanismConfig::Linear { features } => as_they_are(Self::Features(features.into())),
-            MechanismConfig::Performer { features, seed, .. } => {
-                let features = RandomFeatures::new(features, seed);
-                as_they_are(Self::Features(FeatureMap::FavorPlus(features)))
+            MechanismConfig::Linear { .. } | MechanismConfig::Performer { .. } => {
+                let features = FeatureMap::of_mechanism(mechanism).unwrap_or_default();
+                as_they_are(Self::Features(features))
             }
             MechanismConfig::Retention => {
                 as_they_are(Self::Retention(retention_decays(shape.kv_heads)))

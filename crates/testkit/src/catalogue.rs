@@ -248,6 +248,12 @@ pub fn catalogue() -> Vec<Problem> {
             ..Problem::new("layer-window", [1, 8, 160, 160, 64])
         },
         causal("decode-step", [1, 8, 1, 256, 64]),
+        // Two queries a head, whose keys are more than one task's; few of them for one.
+        Problem {
+            kv_heads: 2,
+            mask: Mask::KeyLengths(vec![1000, 90]),
+            ..Problem::new("decode-in-parts", [2, 4, 2, 1000, 20])
+        },
         // Sizes of real layers.
         Problem {
             mask: Mask::KeyLengths(vec![128, 77]),

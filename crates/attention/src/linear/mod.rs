@@ -117,7 +117,7 @@ fn everything(
 }
 
 /// Options that speak of scores or weights have no meaning here.
-fn refuse_scores(op: &str, options: &AttentionOptions) {
+pub(crate) fn refuse_scores(op: &str, options: &AttentionOptions) {
     let given = [
         ("softcap", options.softcap.is_some()),
         ("ALiBi", options.alibi.is_some()),

@@ -38,7 +38,14 @@ impl LinearState {
     }
 
     /// Nothing seen yet, for [`retention`](super::retention).
+    ///
+    /// # Panics
+    ///
+    /// If a decay is outside of 0 to 1.
     pub fn of_retention(decays: Vec<f64>) -> Self {
+        if let Some(decay) = decays.iter().find(|decay| !(0.0..=1.0).contains(*decay)) {
+            panic!("{OP}: a decay must be from 0 to 1, got {decay}");
+        }
         Self {
             features: None,
             decays: Some(decays),
@@ -154,6 +161,7 @@ impl LinearState {
     /// If there were none, or the query does not fit to them.
     pub fn attend(&self, query: Tensor<4>, scale: Option<f64>) -> Tensor<4> {
         let stored = query.dtype();
+        check(OP, [stored; 3]);
         let query = widen(query);
         let Some(sums) = self.sums.clone() else {
             panic!("{OP}: there must be a key before there is a query");

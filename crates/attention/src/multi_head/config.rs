@@ -134,6 +134,14 @@ pub enum MultiHeadError {
         /// Key and value heads.
         kv_heads: usize,
     },
+    /// And of each query, not of anything else.
+    #[error("mechanism {mechanism} makes its keys of its queries: kdim = {kdim} has no use")]
+    NoKeySize {
+        /// The mechanism.
+        mechanism: Mechanism,
+        /// Numbers for each key.
+        kdim: usize,
+    },
     /// The mechanism sorts places.
     #[error("mechanism {mechanism} sorts places by their hashes, which {option} cannot follow")]
     Sorted {
@@ -299,6 +307,9 @@ impl MultiHeadAttentionConfig {
                 kv_heads,
             });
         }
+        if let Some(kdim) = self.kdim.filter(|_| self.makes_keys_of_queries()) {
+            return Err(MultiHeadError::NoKeySize { mechanism, kdim });
+        }
         let has_scores = !matches!(
             mechanism,
             Mechanism::Linear | Mechanism::Performer | Mechanism::Retention
@@ -435,6 +446,12 @@ mod tests {
                 .with_mechanism(Mechanism::MultiQuery.into())
                 .with_kv_heads(Some(2)),
             "kv_heads = 2 was given to mechanism multi-query, which has 1 of them",
+        );
+        refused(
+            new(8, 2)
+                .with_mechanism(Mechanism::Lsh.into())
+                .with_kdim(Some(4)),
+            "mechanism lsh makes its keys of its queries: kdim = 4 has no use",
         );
         refused(new(8, 0), "heads must be at least 1, got 0");
         let lsh = |heads| new(8, heads).with_mechanism(Mechanism::Lsh.into());

@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 
 use super::MultiHeadAttention;
 use crate::linear::{FeatureMap, LinearState};
-use crate::{CannotDecode, DecodeCache, Pattern};
+use crate::{CannotDecode, DecodeCache, Pattern, linear};
 
 /// Keys and values of what is attended to from elsewhere, an encoder's result mostly:
 /// computed once, for all steps of a decoder. Made by [`MultiHeadAttention::remember`].
@@ -12,8 +12,8 @@ use crate::{CannotDecode, DecodeCache, Pattern};
 pub struct Memory {
     key: Tensor<4>,
     value: Tensor<4>,
-    /// All of it in one matrix, where the mechanism needs no more.
-    state: Option<LinearState>,
+    /// All of it in one matrix, where the mechanism needs no more, and by which features.
+    state: Option<(LinearState, FeatureMap)>,
 }
 
 impl MultiHeadAttention {
@@ -52,7 +52,11 @@ impl MultiHeadAttention {
         let (query, key, value) = self.projected([places.clone(), places.clone(), places], [0, 0]);
         let options = self.options(&query, Pattern::Causal);
         cache.extend(key.clone(), value.clone(), &options);
-        self.joined(self.attended(query, key, value, &options))
+        // By the features that the cache has, though others may have been drawn since.
+        self.joined(match cache.features() {
+            Some(features) => linear(query, key, value, features, &options),
+            None => self.attended(query, key, value, &options),
+        })
     }
 
     /// Attends from one new place to itself and all before, as
@@ -89,7 +93,12 @@ impl MultiHeadAttention {
     ///
     /// # Shapes
     ///
-    /// - key, value: `[batch, seq_k, d_model]`
+    /// - key: `[batch, seq_k, kdim]`
+    /// - value: `[batch, seq_k, vdim]`
+    ///
+    /// # Panics
+    ///
+    /// If the mechanism makes its keys of its queries: `lsh`.
     pub fn remember(&self, key: Tensor<3>, value: Tensor<3>) -> Memory {
         let (key, value) = (self.keys(key, 0), self.values(value));
         let features = match (&self.mechanism, &self.features) {
@@ -97,10 +106,10 @@ impl MultiHeadAttention {
             (mechanism, None) => FeatureMap::of_mechanism(mechanism),
         };
         let state = features.map(|features| {
-            let mut state = LinearState::of_features(features);
+            let mut state = LinearState::of_features(features.clone());
             let scale = self.options(&key, Pattern::Full).scale;
             state.extend(key.clone(), value.clone(), scale);
-            state
+            (state, features)
         });
         Memory { key, value, state }
     }
@@ -123,12 +132,12 @@ impl MultiHeadAttention {
         let first = memory.key.dims()[2] as i64 - query.dims()[1] as i64;
         let query = self.queries(query, first);
         let options = self.options(&query, pattern);
+        let (key, value) = (memory.key.clone(), memory.value.clone());
         let context = match (&memory.state, &options.pattern) {
-            (Some(state), Pattern::Full) => state.attend(query, options.scale),
-            _ => {
-                let (key, value) = (memory.key.clone(), memory.value.clone());
-                self.attended(query, key, value, &options)
-            }
+            (Some((state, _)), Pattern::Full) => state.attend(query, options.scale),
+            // The features it was made with, though others may have been drawn since.
+            (Some((_, features)), _) => linear(query, key, value, features.clone(), &options),
+            (None, _) => self.attended(query, key, value, &options),
         };
         self.joined(context)
     }
@@ -139,6 +148,16 @@ impl MultiHeadAttention {
             "multi-head attention: a cache of {} was given to {}",
             cache.mechanism().mechanism(),
             self.mechanism.mechanism()
+        );
+        let [d_model, _] = self.query.weight.dims();
+        let others = [self.key.as_ref(), Some(&self.value)].map(|linear| match linear {
+            Some(linear) => linear.weight.dims()[0],
+            None => d_model,
+        });
+        assert!(
+            others == [d_model; 2],
+            "multi-head attention: a place is query, key and value: kdim and vdim must be \
+             d_model = {d_model}, got {others:?}"
         );
     }
 }

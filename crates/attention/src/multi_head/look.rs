@@ -23,7 +23,7 @@ impl MultiHeadAttention {
     /// # Shapes
     ///
     /// - query: `[batch, seq_q, d_model]`
-    /// - key: `[batch, seq_k, d_model]`
+    /// - key: `[batch, seq_k, kdim]`
     /// - rows: any of the queries, from `0` to `seq_q - 1`, in any order
     /// - result: `[batch, heads, rows, seq_k]`
     ///
@@ -50,7 +50,7 @@ impl MultiHeadAttention {
     /// # Shapes
     ///
     /// - query: `[batch, seq_q, d_model]`
-    /// - key: `[batch, seq_k, d_model]`
+    /// - key: `[batch, seq_k, kdim]`
     /// - result: `[batch, heads]`
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl MultiHeadAttention {
     /// # Shapes
     ///
     /// - query: `[batch, seq_q, d_model]`
-    /// - key: `[batch, seq_k, d_model]`
+    /// - key: `[batch, seq_k, kdim]`
     /// - result: `[1]`
     ///
     /// # Errors

@@ -84,7 +84,8 @@ pub enum PytorchWeightsError {
 use PytorchWeightsError as Error;
 
 impl MultiHeadAttention {
-    /// The same module with the weights of PyTorch's: it gives the same numbers.
+    /// The same module with the weights of PyTorch's: by `standard` or `flash`, without
+    /// positions, QK-norm or a temperature, it gives the same numbers.
     ///
     /// # Errors
     ///

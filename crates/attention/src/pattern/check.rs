@@ -9,7 +9,7 @@ impl Pattern {
     /// # Panics
     ///
     /// If one does not, naming `op`, what was expected and what came.
-    pub(super) fn check(&self, op: &str, shape: &AttentionShape) {
+    pub(crate) fn check(&self, op: &str, shape: &AttentionShape) {
         let &AttentionShape {
             batch,
             heads,

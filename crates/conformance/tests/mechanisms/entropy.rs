@@ -11,7 +11,7 @@ use zoo_backend::Opened;
 use zoo_conformance::{Tensors, numbers};
 use zoo_testkit::{Precision, Problem, find};
 
-use crate::multi_head::{Descent, small};
+use crate::multi_head::{Descent, shared, small};
 
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
     let device = &opened.device;
@@ -131,20 +131,26 @@ fn heads_are_as_spread_out_as_their_weights(
     device: &Device,
 ) -> Result<(), Failed> {
     let attention = MultiHeadAttentionConfig::new(8, 4)
-        .with_kv_heads(Some(2))
+        .with_kv_heads(shared(&small(mechanism)))
         .with_mechanism(small(mechanism))
         .init(device);
     let draw = |seq: usize| {
         let normal = Distribution::Normal(0.0, 2.0);
         Tensor::<3>::random([2, seq, 8], normal, device)
     };
-    let (query, key) = (draw(7), draw(5));
+    let (query, key) = match mechanism {
+        // Keys are made of the queries.
+        Mechanism::Lsh => (draw(7), draw(7)),
+        _ => (draw(7), draw(5)),
+    };
     let got = attention.head_entropy(query.clone(), key.clone(), Pattern::Causal);
     let got = match got {
         Ok(got) => got,
-        Err(error) if mechanism == Mechanism::Retention => {
-            let message = "mechanism retention has no entropy: what it multiplies values by does \
-                           not sum to one";
+        Err(error) if matches!(mechanism, Mechanism::Retention | Mechanism::LocalP) => {
+            let message = format!(
+                "mechanism {mechanism} has no entropy: what it multiplies values by does not sum \
+                 to one"
+            );
             return match error.to_string() == message {
                 true => Ok(()),
                 false => Err(error.to_string().into()),

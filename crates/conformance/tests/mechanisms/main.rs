@@ -2,6 +2,7 @@
 //! on those that are theirs, on the device that `ZOO_BACKEND` names (default: flex). A device that cannot be opened fails the run.
 
 mod additive;
+mod decode;
 mod drawn;
 mod entropy;
 mod explain;
@@ -95,6 +96,7 @@ fn trials(opened: &Opened) -> Vec<Trial> {
     }
     trials.extend(others::trials(opened));
     trials.extend(additive::trials(device));
+    trials.extend(decode::trials(device));
     trials.extend(hard::trials(device));
     trials.extend(local::trials(device));
     trials.extend(lsh::trials(device));

@@ -140,11 +140,13 @@ fn compute<T: AsMut<[f32]>>(
     ]
 }
 
-/// Three queries of each of two heads that share keys, with every option but dropout: by
-/// the kernel for a few, in two parts of the keys, and by that for many. Both contexts.
+/// Three queries of each of two heads that share keys, with every option but dropout, or
+/// with nothing hidden: by the kernel for a few, in two parts of the keys, and by that for
+/// many. Both contexts.
 fn compute_few<T: AsMut<[f32]>>(
     kind: Kind,
     shape: &AttentionShape,
+    hides: bool,
     place: impl Fn(&[f32]) -> T,
 ) -> [Vec<f32>; 2] {
     let shape = &AttentionShape { seq_q: 3, ..*shape };
@@ -163,11 +165,11 @@ fn compute_few<T: AsMut<[f32]>>(
     let mut value = random(apart[1] + seq_k * d_value, 3);
     let mut bias = random(2 * seq_q * seq_k, 5);
     let hidden: Vec<u8> = (0..seq_k).map(|key| u8::from(key % 5 == 2)).collect();
-    let rule = Arc::new(Rule::Causal);
+    let rule = Arc::new(if hides { Rule::Causal } else { Rule::Full });
     let sights = Sights {
         shape,
         rule: &rule,
-        hidden: Some(Spread::new(&hidden, [1, 1, 1, seq_k])),
+        hidden: hides.then(|| Spread::new(&hidden[..], [1, 1, 1, seq_k])),
     };
     let heads = |numbers, apart| Heads { numbers, apart };
     let call = Call {
@@ -204,17 +206,22 @@ fn compute_few<T: AsMut<[f32]>>(
 
 #[test]
 fn a_few_queries_get_what_they_get_among_many() {
-    for (kind, shape) in kinds()
+    let shapes = || {
+        SHAPES
+            .iter()
+            .flat_map(|shape| [(shape, true), (shape, false)])
+    };
+    for (kind, (shape, hides)) in kinds()
         .into_iter()
-        .flat_map(|kind| SHAPES.iter().map(move |shape| (kind, shape)))
+        .flat_map(|kind| shapes().map(move |case| (kind, case)))
     {
-        let [few, many] = compute_few(kind, shape, <[f32]>::to_vec);
+        let [few, many] = compute_few(kind, shape, hides, <[f32]>::to_vec);
         for (a, b) in few.iter().zip(&many) {
             assert!((a - b).abs() <= 1e-5, "{}: {a} and {b}", kind.body());
         }
         #[cfg(unix)]
         for edge in [guarded::Edge::End, guarded::Edge::Start] {
-            let fenced = compute_few(kind, shape, |n| guarded::Guarded::new(n, edge));
+            let fenced = compute_few(kind, shape, hides, |n| guarded::Guarded::new(n, edge));
             assert_eq!(fenced, [few.clone(), many.clone()], "{}", kind.body());
         }
     }
