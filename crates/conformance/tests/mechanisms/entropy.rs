@@ -162,15 +162,17 @@ fn heads_are_as_spread_out_as_their_weights(
     let weights = attention.explain(query.clone(), key.clone(), Pattern::Causal, &rows);
     let weights = numbers(weights);
     let mut want = Vec::new();
-    for head in weights.chunks(7 * 5) {
-        let seeing = head.chunks(5).filter(|row| row.iter().any(|&p| p > 0.0));
+    let [_, keys, _] = key.dims();
+    for head in weights.chunks(7 * keys) {
+        let seeing = head.chunks(keys).filter(|row| row.iter().any(|&p| p > 0.0));
         let terms = head.iter().filter(|&&p| p > 0.0).map(|&p| {
             let p = f64::from(p);
             -p * p.ln()
         });
         let seeing = seeing.count();
-        if seeing != 5 {
-            return Err(format!("{seeing} queries see something instead of 5").into());
+        // The last query is level with the last key, and each sees the one it is level with.
+        if seeing != keys {
+            return Err(format!("{seeing} queries see something instead of {keys}").into());
         }
         want.push(terms.sum::<f64>() / seeing as f64);
     }
