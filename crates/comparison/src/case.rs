@@ -156,7 +156,7 @@ impl Case {
             Subject::Matmul => 2.0 * pairs * problem.seq_k as f64,
             Subject::Mechanism(mechanism) => {
                 let forward = match self.given_to(mechanism) {
-                    Some(given) => forward_work(&given),
+                    Some(given) => forward_work(&given, self.pass),
                     None => 0.0,
                 };
                 match self.pass {
@@ -209,7 +209,7 @@ impl Case {
 }
 
 /// Floating-point operations of the matmuls of a forward pass.
-fn forward_work(problem: &Problem) -> f64 {
+fn forward_work(problem: &Problem, pass: Pass) -> f64 {
     let features = match &problem.formula {
         Formula::Softmax
         | Formula::Multiplicative(_)
@@ -231,8 +231,12 @@ fn forward_work(problem: &Problem) -> f64 {
         Formula::Features(Features::Random { directions }) => directions.len() / problem.d_head,
         Formula::Features(_) | Formula::Retention(_) => problem.d_head,
     };
-    // Keys into the state, queries out of it.
-    let keys = problem.batch * problem.kv_heads * problem.seq_k;
+    // Keys into the state, queries out of it; those before a place that is decoded are in.
+    let new = match pass {
+        Pass::Forward | Pass::Train => problem.seq_k,
+        Pass::Decode => 1,
+    };
+    let keys = problem.batch * problem.kv_heads * new;
     2.0 * ((problem.queries() + keys) * features * problem.d_value) as f64
 }
 

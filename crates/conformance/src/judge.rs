@@ -2,7 +2,7 @@
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use zoo_attention::{Lsh, MechanismConfig, RandomFeatures, drawn_matrix, drawn_vector};
-use zoo_testkit::{Formula, Mismatch, Parameter, Precision, Problem, solve_for};
+use zoo_testkit::{Formula, Mismatch, Parameter, Precision, Problem, Tolerance, solve_for};
 
 use crate::tensors::{Tensors, numbers};
 
@@ -152,7 +152,7 @@ pub fn judge_context(
 ) -> Result<Errors, Mismatch> {
     let problem = &given(mechanism, problem, tensors);
     let answer = solve_for(problem, &tensors.inputs(), queries);
-    let tolerance = precision(tensors).forward(answer.largest_score);
+    let tolerance = forward_tolerance(precision(tensors), problem, answer.largest_score);
     let context = rows(&numbers(context), queries, problem.d_value);
     let error = tolerance.check("context", &context, &answer.context)?;
     Ok(Errors {
@@ -178,7 +178,7 @@ pub fn judge_gradients(
     let problem = &given(mechanism, problem, &tensors);
     let answer = solve_for(problem, &tensors.inputs(), queries);
     let precision = precision(&tensors);
-    let forward = precision.forward(answer.largest_score);
+    let forward = forward_tolerance(precision, problem, answer.largest_score);
     let backward = precision.backward(answer.largest_score);
     let tensors = tensors.require_grad();
     let (context, gradients) = tensors.train(mechanism);
@@ -238,6 +238,19 @@ pub fn judge_gradients(
         });
     }
     Ok(errors)
+}
+
+/// What a result may be off by.
+///
+/// A mean of `n` values around zero is as small as `1/sqrt(n)`, while sums are rounded as
+/// their terms are: backends that add up one after the other were seen 3.2e-6 off for one
+/// query with 16,384 keys. Up to 4,096 the usual is enough.
+fn forward_tolerance(precision: Precision, problem: &Problem, largest_score: f64) -> Tolerance {
+    let usual = precision.forward(largest_score);
+    Tolerance {
+        relative: usual.relative * (problem.seq_k as f64 / 4096.0).max(1.0).sqrt(),
+        ..usual
+    }
 }
 
 /// The given rows of a matrix.

@@ -13,6 +13,7 @@
 
 mod chunked;
 mod features;
+mod heads;
 mod redrawn;
 mod retention;
 mod sight;
@@ -67,18 +68,19 @@ pub fn linear(
     let stored = query.dtype();
     let [query, key, value] = [query, key, value].map(widen);
     let scale = features.scale(options.scale, &shape);
-    let query = features.of_queries(query, scale);
-    let key = features.of_keys(key, scale, &sight); // [batch, kv_heads, seq_k, features]
-
-    // A value more, which is one: its mean's numerator is the denominator of all.
-    let ones = value.clone().slice_dim(3, 0..1).ones_like();
-    let value = Tensor::cat(vec![sight.clear(value), ones], 3); // [batch, kv_heads, seq_k, d_value + 1]
-    let sums = if sight.is_causal {
-        chunked::causal(query, key, value, &shape, None)
-    } else {
-        everything(query, key, value, &shape)
-    }; // [batch, heads, seq_q, d_value + 1]
-    narrow(mean(sums, shape.d_value), stored)
+    let attend = |[query, key, value]: [Tensor<4>; 3], sight: &Sight, shape: &AttentionShape| {
+        let query = features.of_queries(query, scale);
+        let key = features.of_keys(key, scale, sight); // [batch, kv_heads, seq_k, features]
+        let value = with_ones(sight.clear(value)); // [batch, kv_heads, seq_k, d_value + 1]
+        let sums = if sight.is_causal {
+            chunked::causal(query, key, value, shape, None)
+        } else {
+            read_out(query, key.swap_dims(2, 3).matmul(value))
+        }; // [batch, heads, seq_q, d_value + 1]
+        mean(sums, shape.d_value)
+    };
+    let context = heads::some_at_a_time([query, key, value], &sight, &shape, attend);
+    narrow(context, stored)
 }
 
 /// The first `d_value` numbers of each row by the one after them.
@@ -99,19 +101,20 @@ fn share_of(total: Tensor<4>) -> Tensor<4> {
     (total.recip() / size).mask_fill(nothing, 0.0)
 }
 
-/// `φ(q) · (φ(k)ᵀ · v)`, every query with every key.
-fn everything(
-    query: Tensor<4>,
-    key: Tensor<4>,
-    value: Tensor<4>,
-    shape: &AttentionShape,
-) -> Tensor<4> {
+/// A value more, which is one: its mean's numerator is the denominator of all.
+fn with_ones(value: Tensor<4>) -> Tensor<4> {
+    let ones = value.clone().slice_dim(3, 0..1).ones_like();
+    Tensor::cat(vec![value, ones], 3)
+}
+
+/// `φ(q) · S`: the sums that queries `[batch, heads, seq_q, features]` get out of what was
+/// seen, `[batch, kv_heads, features, width]`.
+fn read_out(query: Tensor<4>, state: Tensor<4>) -> Tensor<4> {
     let [batch, heads, seq_q, features] = query.dims();
-    let [.., width] = value.dims();
-    let state = key.swap_dims(2, 3).matmul(value); // [batch, kv_heads, features, d_value + 1]
+    let [_, kv_heads, _, width] = state.dims();
     // Heads that share a key and value head are one longer list of queries to it.
     query
-        .reshape([batch, shape.kv_heads, shape.group() * seq_q, features])
+        .reshape([batch, kv_heads, heads / kv_heads * seq_q, features])
         .matmul(state)
         .reshape([batch, heads, seq_q, width])
 }

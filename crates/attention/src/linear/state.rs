@@ -5,7 +5,7 @@ use std::ops::Range;
 use burn::tensor::{Tensor, TensorData};
 
 use super::features::FeatureMap;
-use super::mean;
+use super::{mean, read_out, with_ones};
 use crate::AttentionShape;
 use crate::precision::{check, narrow, widen};
 
@@ -113,8 +113,7 @@ impl LinearState {
         let (key, value, key_shift) = match features {
             Some(features) => {
                 let (key, shift) = features.of_new_keys(key, features.scale(scale, &shape));
-                let ones = value.clone().slice_dim(3, 0..1).ones_like();
-                (key, Tensor::cat(vec![value, ones], 3), shift)
+                (key, with_ones(value), shift)
             }
             None => (self.faded(key), value, None),
         };
@@ -166,7 +165,7 @@ impl LinearState {
         let Some(sums) = self.sums.clone() else {
             panic!("{OP}: there must be a key before there is a query");
         };
-        let [batch, heads, seq_q, d_head] = query.dims();
+        let [batch, heads, _, d_head] = query.dims();
         let [own_batch, kv_heads, own_features, width] = sums.dims();
         assert!(
             batch == own_batch && heads.is_multiple_of(kv_heads),
@@ -187,11 +186,7 @@ impl LinearState {
             features == own_features,
             "{OP}: a query must have {own_features} features like the keys, got {features}"
         );
-        // Heads that share a key and value head are one longer list of queries to it.
-        let result = query
-            .reshape([batch, kv_heads, heads / kv_heads * seq_q, features])
-            .matmul(sums)
-            .reshape([batch, heads, seq_q, width]);
+        let result = read_out(query, sums);
         let context = match self.features {
             Some(_) => mean(result, width - 1),
             None => result,

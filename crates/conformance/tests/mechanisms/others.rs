@@ -9,7 +9,9 @@ use zoo_attention::{
     RandomFeatures, attend, linear, standard,
 };
 use zoo_backend::Opened;
-use zoo_conformance::{Tensors, all_queries, check_gradients, judge_gradients, numbers, takes};
+use zoo_conformance::{
+    Tensors, all_queries, check_gradients, judge_forward, judge_gradients, numbers, takes,
+};
 use zoo_testkit::{Mask, Precision, Problem, find};
 
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
@@ -211,6 +213,24 @@ fn in_half_precision(
 type Test = fn(&Device) -> Result<(), Failed>;
 
 const TESTS: &[(&str, Test)] = &[
+    ("linear/some-heads-at-a-time", |device| {
+        // Three of four heads of keys are taken together, of one example.
+        let problem = Problem {
+            kv_heads: 4,
+            mask: Mask::KeyLengths(vec![1100, 700]),
+            ..Problem::new("large-heads", [2, 8, 1100, 1100, 128])
+        };
+        let causal = Problem {
+            mask: Mask::All(vec![Mask::Causal, problem.mask.clone()]),
+            ..problem.clone()
+        };
+        let queries = problem.sample_of_queries(24);
+        for problem in [problem, causal] {
+            let tensors = Tensors::new(&problem, &problem.inputs(), device);
+            judge_forward(&Mechanism::Linear.into(), &problem, &tensors, &queries)?;
+        }
+        Ok(())
+    }),
     ("performer/comes-nearer-with-more-features", |device| {
         let problem = Problem {
             spread: 0.4,
