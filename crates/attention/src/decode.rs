@@ -25,7 +25,6 @@ pub struct DecodeCache {
     capacity: usize,
     /// Random features that were drawn for it.
     features: Option<FeatureMap>,
-    places: usize,
     /// Made for the first keys, whose sizes it has.
     inside: Option<Inside>,
 }
@@ -37,7 +36,7 @@ enum Inside {
     /// Those that a window still shows, all of them seen.
     Window(KvCache),
     /// One matrix, however many there were.
-    State(LinearState),
+    State { state: LinearState, places: usize },
 }
 
 /// A mechanism that cannot be computed one place after the other.
@@ -78,7 +77,6 @@ impl DecodeCache {
             mechanism,
             capacity,
             features: None,
-            places: 0,
             inside: None,
         })
     }
@@ -103,12 +101,16 @@ impl DecodeCache {
 
     /// Places that were taken in.
     pub fn len(&self) -> usize {
-        self.places
+        match &self.inside {
+            None => 0,
+            Some(Inside::Places(cache) | Inside::Window(cache)) => cache.len(),
+            Some(Inside::State { places, .. }) => *places,
+        }
     }
 
     /// Whether there were none yet.
     pub fn is_empty(&self) -> bool {
-        self.places == 0
+        self.len() == 0
     }
 
     /// Takes keys and values in, for steps to come. The options are those of the steps.
@@ -127,12 +129,12 @@ impl DecodeCache {
             Inside::Places(cache) | Inside::Window(cache) => {
                 cache.append_in_room(key, value);
             }
-            Inside::State(state) => {
+            Inside::State { state, places } => {
                 check_for_state(options);
                 state.extend(key, value, options.scale);
+                *places += new;
             }
         }
-        self.places += new;
     }
 
     /// Takes one place in, and attends from it to itself and all before, as
@@ -182,7 +184,7 @@ impl DecodeCache {
             "{OP}: a query, a key and a value, got {new:?} of them"
         );
         let mechanism = self.mechanism.clone();
-        let context = match self.inside_for(&key, options) {
+        match self.inside_for(&key, options) {
             Inside::Places(cache) => {
                 let ([key, value], filled) = cache.append_in_room(key, value);
                 let lengths = vec![filled; query.dims()[0]];
@@ -218,13 +220,13 @@ impl DecodeCache {
                 let options = options.clone().with_pattern(Pattern::Full);
                 flash(query, key, value, &options)
             }
-            Inside::State(state) => {
+            Inside::State { state, places } => {
                 check_for_state(options);
-                state.step(query, key, value, options.scale)
+                let context = state.step(query, key, value, options.scale);
+                *places += 1;
+                context
             }
-        };
-        self.places += 1;
-        context
+        }
     }
 
     /// Goes back to the first `places`, as if the others had never been taken in.
@@ -233,18 +235,18 @@ impl DecodeCache {
     ///
     /// [`CannotRewind`] if those are more than there were, or not all of them are kept.
     pub fn rewind(&mut self, places: usize) -> Result<(), CannotRewind> {
+        let had = self.len();
         match &mut self.inside {
-            Some(Inside::Places(cache)) if places <= self.places => cache.truncate(places),
-            _ if places == self.places => {}
+            Some(Inside::Places(cache)) if places <= had => cache.truncate(places),
+            _ if places == had => {}
             _ => {
                 return Err(CannotRewind {
                     mechanism: self.mechanism.mechanism(),
                     places,
-                    had: self.places,
+                    had,
                 });
             }
         }
-        self.places = places;
         Ok(())
     }
 
@@ -252,6 +254,7 @@ impl DecodeCache {
     fn inside_for(&mut self, key: &Tensor<4>, options: &AttentionOptions) -> &mut Inside {
         let (mechanism, capacity) = (&self.mechanism, self.capacity);
         let drawn = self.features.clone();
+        let state = |state| Inside::State { state, places: 0 };
         let [_, kv_heads, ..] = key.dims();
         self.inside.get_or_insert_with(|| match *mechanism {
             // A ring forgets which place is which.
@@ -261,10 +264,10 @@ impl DecodeCache {
                 Inside::Window(KvCache::ring(window.saturating_add(1)))
             }
             MechanismConfig::Retention => {
-                Inside::State(LinearState::of_retention(retention_decays(kv_heads)))
+                state(LinearState::of_retention(retention_decays(kv_heads)))
             }
             _ => match drawn.or_else(|| FeatureMap::of_mechanism(mechanism)) {
-                Some(features) => Inside::State(LinearState::of_features(features)),
+                Some(features) => state(LinearState::of_features(features)),
                 None => Inside::Places(KvCache::new(capacity)),
             },
         })

@@ -19,11 +19,13 @@
 //! Jang et al., [Categorical Reparameterization with
 //! Gumbel-Softmax](https://arxiv.org/abs/1611.01144), 2016: straight-through.
 
-use burn::tensor::{Bool, FloatDType, Int, Tensor, TensorData};
+use burn::tensor::{Bool, FloatDType, Int, Tensor};
 
 use crate::counter::{draw, row_key};
 use crate::precision::{check, widen};
-use crate::standard::{Attended, all_places, attend_by_weights, changed, products, softmax};
+use crate::standard::{
+    Attended, all_places, attend_by_weights, by_rows, changed, products, softmax,
+};
 use crate::{AttentionOptions, AttentionShape};
 
 /// How the one key is chosen.
@@ -130,27 +132,11 @@ fn best(scores: Tensor<4>, hidden: Option<Tensor<4, Bool>>) -> Tensor<4> {
 
 /// What is added to scores so that the best is a sample: `[batch, heads, seq_q, seq_k]`.
 fn noise(seed: u64, shape: &AttentionShape, scores: &Tensor<4>) -> Tensor<4> {
-    let &AttentionShape {
-        batch,
-        heads,
-        seq_q,
-        seq_k,
-        ..
-    } = shape;
-    let mut noise = Vec::with_capacity(batch * heads * seq_q * seq_k);
-    for example in 0..batch {
-        for head in 0..heads {
-            for query in 0..seq_q {
-                // Turned over, so that dropout of the same seed drops others.
-                let row = row_key(!seed, [example, head, query]);
-                noise.extend((0..seq_k).map(|key| gumbel(draw(row, key as u32))));
-            }
-        }
-    }
-    Tensor::from_data(
-        TensorData::new(noise, [batch, heads, seq_q, seq_k]),
-        (&scores.device(), scores.dtype()),
-    )
+    by_rows(shape, scores, |row, noise| {
+        // Turned over, so that dropout of the same seed drops others.
+        let row = row_key(!seed, row);
+        noise.extend((0..shape.seq_k).map(|key| gumbel(draw(row, key as u32))));
+    })
 }
 
 /// `-ln(-ln(u))` of 32 bits as a fraction `u`, half a step further, so that it is neither

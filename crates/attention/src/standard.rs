@@ -168,6 +168,18 @@ fn falling(slopes: &[f32], places: Tensor<1, Int>, scores: &Tensor<4>) -> Tensor
 
 /// What dropout multiplies weights by: `[batch, heads, seq_q, seq_k]`.
 fn factors(dropout: &Dropout, shape: &AttentionShape, weights: &Tensor<4>) -> Tensor<4> {
+    by_rows(shape, weights, |row, factors| {
+        dropout.write_factors(row, 0..shape.seq_k, factors);
+    })
+}
+
+/// Numbers for every pair of query and key, `[batch, heads, seq_q, seq_k]`, beside a tensor
+/// like them: `write` adds those of `[example, head, query]`.
+pub(crate) fn by_rows(
+    shape: &AttentionShape,
+    like: &Tensor<4>,
+    write: impl Fn([usize; 3], &mut Vec<f32>),
+) -> Tensor<4> {
     let &AttentionShape {
         batch,
         heads,
@@ -175,17 +187,17 @@ fn factors(dropout: &Dropout, shape: &AttentionShape, weights: &Tensor<4>) -> Te
         seq_k,
         ..
     } = shape;
-    let mut factors = Vec::with_capacity(batch * heads * seq_q * seq_k);
+    let mut numbers = Vec::with_capacity(batch * heads * seq_q * seq_k);
     for example in 0..batch {
         for head in 0..heads {
             for query in 0..seq_q {
-                dropout.write_factors([example, head, query], 0..seq_k, &mut factors);
+                write([example, head, query], &mut numbers);
             }
         }
     }
     Tensor::from_data(
-        TensorData::new(factors, [batch, heads, seq_q, seq_k]),
-        (&weights.device(), weights.dtype()),
+        TensorData::new(numbers, [batch, heads, seq_q, seq_k]),
+        (&like.device(), like.dtype()),
     )
 }
 

@@ -226,10 +226,10 @@ impl Extent {
         match self {
             Self::Quick => Sampling {
                 warm_up: Duration::from_millis(200),
-                // Cheap cases share half a minute, however many there are.
-                budget: Duration::from_secs_f64((30.0 / processes as f64).clamp(0.1, 1.0)),
-                // Slow ones share a minute more.
-                patience: Duration::from_secs_f64((80.0 / processes as f64).clamp(0.5, 4.0)),
+                // Cheap cases share 20 seconds, however many there are.
+                budget: Duration::from_secs_f64((20.0 / processes as f64).clamp(0.1, 1.0)),
+                // Slow ones share most of a minute more.
+                patience: Duration::from_secs_f64((60.0 / processes as f64).clamp(0.5, 4.0)),
                 timeout: Duration::from_secs(60),
             },
             Self::Full => Sampling {

@@ -4,7 +4,7 @@ use burn::tensor::{Tensor, TensorData};
 
 use super::features::FeatureMap;
 use super::sight::Sight;
-use super::{refuse_scores, share_of};
+use super::{read_out, refuse_scores, share_of};
 use crate::pattern::rule::place;
 use crate::precision::{narrow, widen};
 use crate::{AttentionOptions, AttentionShape};
@@ -28,7 +28,8 @@ pub(crate) fn linear_weights(
     let scale = features.scale(options.scale, shape);
     let query = features.of_queries(query, scale);
     let key = features.of_keys(key, scale, &sight);
-    let products = seen(products(query, key, shape), op, options, shape, rows);
+    let products = read_out(query, key.swap_dims(2, 3)); // [batch, heads, rows, seq_k]
+    let products = seen(products, op, options, shape, rows);
     let total = products.clone().sum_dim(3);
     narrow(products * share_of(total), stored)
 }
@@ -51,7 +52,7 @@ pub(crate) fn retention_weights(
     let stored = query.dtype();
     let [query, key] = [query, key].map(widen);
     let query = query.mul_scalar(options.scale.unwrap_or(shape.default_scale()));
-    let products = products(query, sight.clear(key), shape);
+    let products = read_out(query, sight.clear(key).swap_dims(2, 3)); // [batch, heads, rows, seq_k]
 
     let mut fading = Vec::with_capacity(shape.heads * rows.len() * shape.seq_k);
     for head in 0..shape.heads {
@@ -67,16 +68,6 @@ pub(crate) fn retention_weights(
     let fading = TensorData::new(fading, [1, shape.heads, rows.len(), shape.seq_k]);
     let fading = Tensor::from_data(fading, (&products.device(), products.dtype()));
     narrow(seen(products * fading, op, options, shape, rows), stored)
-}
-
-/// `φ(q_i) · φ(k_j)`: `[batch, heads, rows, seq_k]`.
-fn products(query: Tensor<4>, key: Tensor<4>, shape: &AttentionShape) -> Tensor<4> {
-    let [batch, heads, rows, features] = query.dims();
-    // Heads that share a key head are one longer list of queries to it.
-    query
-        .reshape([batch, shape.kv_heads, shape.group() * rows, features])
-        .matmul(key.swap_dims(2, 3))
-        .reshape([batch, heads, rows, shape.seq_k])
 }
 
 /// Products with zeros for what the queries do not see.
