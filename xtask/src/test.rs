@@ -32,7 +32,12 @@ const WITH_FEATURES: [&str; 4] = [
     "zoo-bench",
     "zoo-examples",
 ];
-const WITHOUT_FEATURES: [&str; 2] = ["zoo-attention", "zoo-testkit"];
+const WITHOUT_FEATURES: [&str; 4] = [
+    "zoo-attention",
+    "zoo-models",
+    "zoo-recurrent",
+    "zoo-testkit",
+];
 
 /// The features of every package that has them, as cargo wants them.
 pub(crate) fn features(features: &[&str]) -> String {

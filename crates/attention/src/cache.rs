@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use burn::tensor::Tensor;
+use burn::tensor::{Int, Tensor, TensorData};
 
 /// Keys and values of the places so far, in memory that is there before they are.
 ///
@@ -151,6 +151,20 @@ impl KvCache {
         self.length = length;
     }
 
+    /// The cache of these examples of the batch, in this order: some of them, some several
+    /// times.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such example.
+    #[must_use]
+    pub fn select(&self, examples: &[usize]) -> Self {
+        Self {
+            rows: (self.rows.clone()).map(|rows| rows.map(|rows| examples_of(rows, examples))),
+            ..*self
+        }
+    }
+
     /// Empty rows for tensors like this one.
     fn room_like(&self, tensor: &Tensor<4>) -> Tensor<4> {
         let [batch, heads, new, width] = tensor.dims();
@@ -162,6 +176,25 @@ impl KvCache {
         let options = (&tensor.device(), tensor.dtype());
         Tensor::zeros([batch, heads, capacity, width], options)
     }
+}
+
+/// These examples of a batch, in this order. Where they are all there were, nothing is copied.
+///
+/// # Panics
+///
+/// If there is no such example.
+pub(crate) fn examples_of(tensor: Tensor<4>, examples: &[usize]) -> Tensor<4> {
+    let [batch, ..] = tensor.dims();
+    if let Some(missing) = examples.iter().find(|example| **example >= batch) {
+        panic!("a cache: it has {batch} examples, and none of number {missing}");
+    }
+    if examples.len() == batch && examples.iter().copied().eq(0..batch) {
+        return tensor;
+    }
+    let numbers: Vec<i64> = examples.iter().map(|example| *example as i64).collect();
+    let numbers = TensorData::new(numbers, [examples.len()]);
+    let numbers = Tensor::<1, Int>::from_data(numbers, &tensor.device());
+    tensor.select(0, numbers)
 }
 
 fn put(rows: Tensor<4>, new: Tensor<4>, at: usize) -> Tensor<4> {

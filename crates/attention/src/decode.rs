@@ -229,6 +229,29 @@ impl DecodeCache {
         }
     }
 
+    /// The cache of these examples of the batch, in this order: some of them, some several
+    /// times. What a search goes on with is such a choice, and a batch without the rows that
+    /// are finished.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such example.
+    #[must_use]
+    pub fn select(&self, examples: &[usize]) -> Self {
+        let inside = self.inside.as_ref().map(|inside| match inside {
+            Inside::Places(cache) => Inside::Places(cache.select(examples)),
+            Inside::Window(cache) => Inside::Window(cache.select(examples)),
+            Inside::State { state, places } => Inside::State {
+                state: state.select(examples),
+                places: *places,
+            },
+        });
+        Self {
+            inside,
+            ..self.clone()
+        }
+    }
+
     /// Goes back to the first `places`, as if the others had never been taken in.
     ///
     /// # Errors

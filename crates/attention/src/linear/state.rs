@@ -7,6 +7,7 @@ use burn::tensor::{Tensor, TensorData};
 use super::features::FeatureMap;
 use super::{mean, read_out, with_ones};
 use crate::AttentionShape;
+use crate::cache::examples_of;
 use crate::precision::{check, narrow, widen};
 
 /// What linear attention keeps of all keys and values before: for each key and value
@@ -51,6 +52,26 @@ impl LinearState {
             decays: Some(decays),
             sums: None,
             shift: None,
+        }
+    }
+
+    /// The state of these examples of the batch, in this order: some of them, some several
+    /// times.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such example.
+    #[must_use]
+    pub fn select(&self, examples: &[usize]) -> Self {
+        let of = |tensor: &Option<Tensor<4>>| {
+            let tensor = tensor.clone();
+            tensor.map(|tensor| examples_of(tensor, examples))
+        };
+        Self {
+            features: self.features.clone(),
+            decays: self.decays.clone(),
+            sums: of(&self.sums),
+            shift: of(&self.shift),
         }
     }
 

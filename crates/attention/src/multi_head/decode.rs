@@ -3,6 +3,7 @@
 use burn::tensor::Tensor;
 
 use super::MultiHeadAttention;
+use crate::cache::examples_of;
 use crate::linear::{FeatureMap, LinearState};
 use crate::{CannotDecode, DecodeCache, Pattern, linear};
 
@@ -14,6 +15,24 @@ pub struct Memory {
     value: Tensor<4>,
     /// All of it in one matrix, where the mechanism needs no more, and by which features.
     state: Option<(LinearState, FeatureMap)>,
+}
+
+impl Memory {
+    /// The memory of these examples of the batch, in this order: some of them, some several
+    /// times.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such example.
+    #[must_use]
+    pub fn select(&self, examples: &[usize]) -> Self {
+        let state = self.state.as_ref();
+        Self {
+            key: examples_of(self.key.clone(), examples),
+            value: examples_of(self.value.clone(), examples),
+            state: state.map(|(state, features)| (state.select(examples), features.clone())),
+        }
+    }
 }
 
 impl MultiHeadAttention {

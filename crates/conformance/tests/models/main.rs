@@ -1,0 +1,29 @@
+//! Models and recurrent layers on the device that `ZOO_BACKEND` names (default: flex). A
+//! device that cannot be opened fails the run.
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+use zoo_backend::{BackendWord, Dtype, Opened};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let opened = match open() {
+        Ok(opened) => opened,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    println!("device: {opened}");
+    libtest_mimic::run(&arguments, trials(&opened)).exit_code()
+}
+
+fn open() -> Result<Opened, Box<dyn std::error::Error>> {
+    let word = std::env::var("ZOO_BACKEND").unwrap_or_else(|_| "flex".to_owned());
+    Ok(zoo_backend::open(word.parse::<BackendWord>()?, Dtype::F32)?)
+}
+
+fn trials(_opened: &Opened) -> Vec<Trial> {
+    vec![]
+}

@@ -1,0 +1,97 @@
+//! What a person can get wrong, with the field or the token it is about.
+
+use zoo_attention::{CannotDecode, Mechanism, MultiHeadError};
+
+/// A model that cannot be made, or cannot take what it is given.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ModelError {
+    /// A field of a config is out of range.
+    #[error("{field} must be {allowed}, got {got}")]
+    Range {
+        /// What it is called in the config.
+        field: &'static str,
+        /// What it may be.
+        allowed: String,
+        /// What it is.
+        got: String,
+    },
+    /// An attention cannot be made.
+    #[error("{field}: {source}")]
+    Attention {
+        /// Which of the model's.
+        field: &'static str,
+        /// Why.
+        source: MultiHeadError,
+    },
+    /// An attention that has to go place by place cannot.
+    #[error("{field}: {source}")]
+    CannotDecode {
+        /// Which of the model's.
+        field: &'static str,
+        /// Why.
+        source: CannotDecode,
+    },
+    /// An attention that has no use in its place.
+    #[error("{field} = {mechanism} cannot be used there: {why}")]
+    Mechanism {
+        /// Which of the model's.
+        field: &'static str,
+        /// What it was to be.
+        mechanism: Mechanism,
+        /// Why it cannot.
+        why: &'static str,
+    },
+    /// A token is outside of the vocabulary.
+    #[error(
+        "token {id} at place {place} of row {row} is outside of the vocabulary: it has {vocabulary} \
+         tokens, 0 to {}",
+        vocabulary.saturating_sub(1)
+    )]
+    Token {
+        /// Which sequence.
+        row: usize,
+        /// Where in it.
+        place: usize,
+        /// The token.
+        id: u32,
+        /// How many there are.
+        vocabulary: usize,
+    },
+    /// A sequence is longer than the model has positions for.
+    #[error("row {row} has {length} tokens, and the model has positions for {longest} of them")]
+    TooLong {
+        /// Which sequence.
+        row: usize,
+        /// How long it is.
+        length: usize,
+        /// How long it may be.
+        longest: usize,
+    },
+}
+
+impl ModelError {
+    /// `field` must be at least `least`, and is `got`.
+    pub(crate) fn at_least(field: &'static str, least: usize, got: usize) -> Result<(), Self> {
+        if got >= least {
+            return Ok(());
+        }
+        Err(Self::Range {
+            field,
+            allowed: format!("at least {least}"),
+            got: got.to_string(),
+        })
+    }
+
+    /// `field` is a share: at least 0, and below 1.
+    pub(crate) fn share(field: &'static str, got: f64) -> Result<(), Self> {
+        if (0.0..1.0).contains(&got) {
+            return Ok(());
+        }
+        Err(Self::Range {
+            field,
+            allowed: "at least 0 and below 1".to_owned(),
+            got: got.to_string(),
+        })
+    }
+}
