@@ -1,6 +1,6 @@
 //! A GPT token by token.
 
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Device, Int, Tensor};
 use zoo_attention::DecodeCache;
 
 use super::Gpt;
@@ -46,6 +46,10 @@ impl Generative for Gpt {
 
     fn longest(&self) -> Option<usize> {
         self.limits().longest
+    }
+
+    fn device(&self) -> Device {
+        self.embedding.weight.device()
     }
 
     fn rows(&self, state: &GptState) -> usize {

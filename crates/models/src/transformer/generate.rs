@@ -1,6 +1,6 @@
 //! A Transformer token by token.
 
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Device, Int, Tensor};
 
 use super::{Encoded, Transformer, seen};
 use crate::blocks::{DecoderLayer, DecoderLayerState};
@@ -64,6 +64,10 @@ impl Generative for Transformer {
 
     fn longest(&self) -> Option<usize> {
         self.target_limits().longest
+    }
+
+    fn device(&self) -> Device {
+        self.target_embedding.weight.device()
     }
 
     fn rows(&self, state: &TransformerState) -> usize {
