@@ -12,6 +12,7 @@ mod loss;
 mod summary;
 mod tokens;
 pub mod transformer;
+pub mod weights;
 
 pub use blocks::{Activation, Norm, PositionsConfig};
 pub use classifier::{Classifier, ClassifierConfig, Pooling};
