@@ -1,15 +1,12 @@
 //! Models and recurrent layers on the device that `ZOO_BACKEND` names (default: flex). A
 //! device that cannot be opened fails the run.
 
-<<<<<<< HEAD
 mod classifier;
 mod gpt;
 mod mechanisms;
 mod support;
 mod transformer;
-=======
 mod weights;
->>>>>>> main
 
 use std::process::ExitCode;
 
@@ -36,13 +33,9 @@ fn open() -> Result<Opened, Box<dyn std::error::Error>> {
 
 fn trials(opened: &Opened) -> Vec<Trial> {
     let device = &opened.device;
-<<<<<<< HEAD
     let mut trials = gpt::trials(device);
     trials.extend(transformer::trials(device));
     trials.extend(classifier::trials(device));
-=======
-    let mut trials = Vec::new();
     trials.extend(weights::trials(device));
->>>>>>> main
     trials
 }
