@@ -2,6 +2,7 @@
 //! device that cannot be opened fails the run.
 
 mod classifier;
+mod golden;
 mod gpt;
 mod mechanisms;
 mod support;
@@ -37,5 +38,6 @@ fn trials(opened: &Opened) -> Vec<Trial> {
     trials.extend(transformer::trials(device));
     trials.extend(classifier::trials(device));
     trials.extend(weights::trials(device));
+    trials.extend(golden::trials(device));
     trials
 }
