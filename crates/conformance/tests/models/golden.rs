@@ -3,7 +3,7 @@
 
 use burn::tensor::{Device, Tensor};
 use libtest_mimic::{Failed, Trial};
-use zoo_conformance::{golden_data, numbers};
+use zoo_conformance::golden_data;
 use zoo_models::weights::{Weights, WeightsError, import};
 use zoo_models::{Activation, GptConfig, Norm, PositionsConfig, Tokens, TransformerConfig, Tying};
 use zoo_testkit::Golden;
@@ -54,7 +54,7 @@ fn weights(golden: &Golden) -> Weights {
 
 fn whole(golden: &Golden, name: &str) -> Vec<i64> {
     let tensor = golden.tensor(name).expect("every case has it");
-    golden_data(tensor).to_vec().expect("whole numbers")
+    golden_data(tensor).try_to_vec().expect("whole numbers")
 }
 
 /// Tokens `[batch, seq]`, cut to their lengths.
@@ -78,8 +78,8 @@ pub(crate) fn same<const D: usize>(
     name: &str,
     got: Tensor<D>,
 ) -> Result<(), Failed> {
-    let expected: Vec<f64> = golden_data(golden.tensor(name)?).to_vec().expect("f64");
-    let got = numbers(got);
+    let expected: Vec<f64> = golden_data(golden.tensor(name)?).try_to_vec().expect("f64");
+    let got = crate::support::numbers(got)?;
     assert_eq!(got.len(), expected.len(), "{name}");
     let error = |(got, expected): (&f32, &f64)| (f64::from(*got) - expected).abs();
     let worst = got.iter().zip(&expected).map(error).fold(0.0, f64::max);
@@ -143,7 +143,7 @@ fn gpt2_as_linear(golden: &Golden, device: &Device) -> Result<(), Failed> {
                     let shape = data.shape().to_vec();
                     let matrix = Tensor::<1>::from_data(
                         burn::tensor::TensorData::new(
-                            data.to_vec::<f32>().expect("f32"),
+                            data.try_to_vec::<f32>().expect("f32"),
                             [shape.iter().product::<usize>()],
                         ),
                         device,
