@@ -5,6 +5,7 @@
 mod context_attention;
 mod error;
 pub mod generate;
+pub mod han;
 mod loss;
 mod summary;
 mod tokens;
@@ -12,6 +13,7 @@ mod tokens;
 pub use context_attention::{ContextAttention, ContextAttentionConfig, Pooled};
 pub use error::ModelError;
 pub use generate::Generative;
+pub use han::{Documents, Han, HanConfig};
 pub use loss::token_loss;
 pub use summary::{Part, Summary};
 pub use tokens::{Limits, Tokens};

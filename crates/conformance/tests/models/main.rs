@@ -1,6 +1,10 @@
 //! Models and recurrent layers on the device that `ZOO_BACKEND` names (default: flex). A
 //! device that cannot be opened fails the run.
 
+mod han;
+mod recurrent;
+mod refused;
+
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
@@ -24,6 +28,9 @@ fn open() -> Result<Opened, Box<dyn std::error::Error>> {
     Ok(zoo_backend::open(word.parse::<BackendWord>()?, Dtype::F32)?)
 }
 
-fn trials(_opened: &Opened) -> Vec<Trial> {
-    vec![]
+fn trials(opened: &Opened) -> Vec<Trial> {
+    let mut trials = vec![];
+    trials.extend(han::trials(&opened.device));
+    trials.extend(recurrent::trials(&opened.device));
+    trials
 }
