@@ -2,18 +2,27 @@
 //!
 //! No backend is named here: tensors bring their device with them.
 
+pub mod blocks;
+pub mod classifier;
 mod context_attention;
 mod error;
 pub mod generate;
+pub mod gpt;
 pub mod han;
 mod loss;
 mod summary;
 mod tokens;
+pub mod transformer;
+pub mod weights;
 
+pub use blocks::{Activation, Norm, PositionsConfig};
+pub use classifier::{Classifier, ClassifierConfig, Pooling};
 pub use context_attention::{ContextAttention, ContextAttentionConfig, Pooled};
 pub use error::ModelError;
 pub use generate::Generative;
+pub use gpt::{Gpt, GptConfig, GptState};
 pub use han::{Documents, Han, HanConfig};
 pub use loss::token_loss;
 pub use summary::{Part, Summary};
 pub use tokens::{Limits, Tokens};
+pub use transformer::{Encoded, Transformer, TransformerConfig, TransformerState, Tying};

@@ -1,9 +1,16 @@
 //! Models and recurrent layers on the device that `ZOO_BACKEND` names (default: flex). A
 //! device that cannot be opened fails the run.
 
+mod classifier;
+mod golden;
+mod gpt;
 mod han;
+mod mechanisms;
 mod recurrent;
 mod refused;
+mod support;
+mod transformer;
+mod weights;
 
 use std::process::ExitCode;
 
@@ -29,8 +36,13 @@ fn open() -> Result<Opened, Box<dyn std::error::Error>> {
 }
 
 fn trials(opened: &Opened) -> Vec<Trial> {
-    let mut trials = vec![];
-    trials.extend(han::trials(&opened.device));
-    trials.extend(recurrent::trials(&opened.device));
+    let device = &opened.device;
+    let mut trials = gpt::trials(device);
+    trials.extend(transformer::trials(device));
+    trials.extend(classifier::trials(device));
+    trials.extend(weights::trials(device));
+    trials.extend(golden::trials(device));
+    trials.extend(recurrent::trials(device));
+    trials.extend(han::trials(device));
     trials
 }

@@ -1,6 +1,6 @@
 //! Generation, once, for every model that can: see [`Generative`].
 
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Device, Int, Tensor};
 
 /// A model that says what comes next, keeping what it needs of what came before.
 ///
@@ -14,6 +14,9 @@ pub trait Generative {
 
     /// Places there are positions for, if that is limited.
     fn longest(&self) -> Option<usize>;
+
+    /// Where the model is: tokens are put there.
+    fn device(&self) -> Device;
 
     /// Rows of a state.
     fn rows(&self, state: &Self::State) -> usize;
