@@ -2,7 +2,8 @@
 //! empty has an answer.
 
 use burn::module::Module;
-use burn::optim::{AdamConfig, GradientsParams};
+use burn::optim::GradientsParams;
+use burn::tensor::activation::log_softmax;
 use burn::tensor::{Device, Int, Tensor};
 use libtest_mimic::{Failed, Trial};
 use zoo_conformance::numbers;
@@ -10,6 +11,8 @@ use zoo_models::han::Judged;
 use zoo_models::{Documents, Han, HanConfig, Limits, ModelError};
 use zoo_recurrent::Cell;
 use zoo_testkit::Precision;
+
+use crate::support;
 
 type Test = fn(&Device) -> Result<(), Failed>;
 
@@ -58,23 +61,13 @@ fn four() -> [Document; 4] {
 /// The loss on four documents of two classes comes near zero.
 fn overfits(cell: Cell, device: &Device) -> Result<(), Failed> {
     device.seed(1);
-    let mut model: Han = config().with_cell(cell).init(device);
+    let model: Han = config().with_cell(cell).init(device);
     let documents = batch(&four(), device)?;
     let classes = Tensor::<1, Int>::from_data([0, 1, 1, 0], device).reshape([4, 1]);
-    let mut optimizer = AdamConfig::new().init();
-    let mut last = f32::NAN;
-    for _ in 0..40 {
+    support::overfits(model, 0.1, 40, |model| {
         let logits = model.forward(&documents).logits;
-        let logs = burn::tensor::activation::log_softmax(logits, 1);
-        let loss = -logs.gather(1, classes.clone()).mean();
-        last = numbers(loss.clone().reshape([1]))[0];
-        if last < 0.01 {
-            return Ok(());
-        }
-        let gradients = GradientsParams::from_grads(loss.backward(), &model);
-        model = optimizer.step(0.1, model, gradients);
-    }
-    Err(format!("after 40 steps the loss is still {last}").into())
+        -log_softmax(logits, 1).gather(1, classes.clone()).mean()
+    })
 }
 
 fn same(what: &str, got: &[f32], want: &[f32]) -> Result<(), Failed> {

@@ -7,7 +7,6 @@ mod gpt;
 mod han;
 mod mechanisms;
 mod recurrent;
-mod refused;
 mod support;
 mod transformer;
 mod weights;

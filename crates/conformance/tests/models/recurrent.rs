@@ -10,7 +10,7 @@ use zoo_recurrent::{
 };
 use zoo_testkit::{Precision, RecurrentAnswer, RecurrentInputs, RecurrentProblem, Tolerance, Unit};
 
-use crate::refused::is_refused;
+use crate::support::is_refused;
 
 type Test = fn(&Device) -> Result<(), Failed>;
 
