@@ -4,7 +4,9 @@
 mod classifier;
 mod golden;
 mod gpt;
+mod han;
 mod mechanisms;
+mod recurrent;
 mod support;
 mod transformer;
 mod weights;
@@ -39,5 +41,7 @@ fn trials(opened: &Opened) -> Vec<Trial> {
     trials.extend(classifier::trials(device));
     trials.extend(weights::trials(device));
     trials.extend(golden::trials(device));
+    trials.extend(recurrent::trials(device));
+    trials.extend(han::trials(device));
     trials
 }
