@@ -5,7 +5,10 @@ use burn::tensor::{Device, Tensor};
 use libtest_mimic::{Failed, Trial};
 use zoo_conformance::golden_data;
 use zoo_models::weights::{Weights, WeightsError, import};
-use zoo_models::{Activation, GptConfig, Norm, PositionsConfig, Tokens, TransformerConfig, Tying};
+use zoo_models::{
+    Activation, Documents, GptConfig, HanConfig, Norm, PositionsConfig, Tokens, TransformerConfig,
+    Tying,
+};
 use zoo_testkit::Golden;
 
 /// How far a number may be off: logits are of the size of 1 to 10, and `f32` holds seven digits.
@@ -37,6 +40,10 @@ pub(crate) fn trials(device: &Device) -> Vec<Trial> {
             test(&golden, &device)
         }));
     }
+    let (golden, device) = (golden.under("han."), device.clone());
+    trials.push(Trial::test("golden/pytorch-han", move || {
+        han(&golden, &device)
+    }));
     trials
 }
 
@@ -73,11 +80,7 @@ fn same_logits<const D: usize>(golden: &Golden, got: Tensor<D>) -> Result<(), Fa
     same(golden, "logits", got)
 }
 
-pub(crate) fn same<const D: usize>(
-    golden: &Golden,
-    name: &str,
-    got: Tensor<D>,
-) -> Result<(), Failed> {
+fn same<const D: usize>(golden: &Golden, name: &str, got: Tensor<D>) -> Result<(), Failed> {
     let expected: Vec<f64> = golden_data(golden.tensor(name)?).try_to_vec().expect("f64");
     let got = crate::support::numbers(got)?;
     assert_eq!(got.len(), expected.len(), "{name}");
@@ -113,6 +116,25 @@ fn transformer(
     let target = rows(golden, "target", None);
     let target = Tokens::new(&target, model.target_limits(), device)?;
     same_logits(golden, model.forward(&source, &target))
+}
+
+fn han(golden: &Golden, device: &Device) -> Result<(), Failed> {
+    let model = HanConfig::new(19, 3)
+        .with_d_embedding(6)
+        .with_d_word(5)
+        .with_d_sentence(5)
+        .with_d_attention(7)
+        .init(device);
+    let model = import::nn_gru_han(weights(golden))?.apply(model)?;
+    let document = rows(golden, "document", Some(&whole(golden, "lengths")));
+    // Beside one that is shorter, which changes nothing.
+    let other = vec![document[1].clone()];
+    let documents = Documents::new(&[document, other], model.limits(), device)?;
+    let judged = model.forward(&documents);
+    same(golden, "logits", judged.logits.slice([0..1]))?;
+    same(golden, "word_weights", judged.word_weights.slice([0..1]))?;
+    let sentence_weights = judged.sentence_weights.slice([0..1]);
+    same(golden, "sentence_weights", sentence_weights)
 }
 
 fn small_gpt2() -> GptConfig {
