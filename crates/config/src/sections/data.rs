@@ -1,0 +1,295 @@
+//! `[data]`: what is learned from.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::keys::{COUNT, Presence, SHARE, SIZE, Values, keys, kinds, words};
+
+kinds! {
+    /// What is learned from.
+    pub enum Data {
+        /// Made up: a sequence of letters, to be written again.
+        Copy(Sequences) = "copy",
+        /// Made up: a sequence of letters, to be written backwards.
+        Reverse(Sequences) = "reverse",
+        /// Made up: a sequence of letters, to be written in their order.
+        Sort(Sequences) = "sort",
+        /// Made up: a date as people write it, to be written as `1998-05-03`.
+        Dates(Dates) = "dates",
+        /// Made up: pairs of letters and numbers and one of the letters, whose number is asked for.
+        Recall(Recall) = "recall",
+        /// Made up: nested operations on lists of digits, whose result is the class.
+        ListOps(ListOps) = "listops",
+        /// Made up: documents of sentences, of which few words tell the class.
+        Documents(Documents) = "documents",
+        /// A small set of Chinese phrases with their English, written by hand.
+        Phrases(Phrases) = "zh-en",
+        /// Files of texts and their translations.
+        Parallel(Parallel) = "parallel",
+        /// Files of texts and their classes.
+        Labelled(Labelled) = "labelled",
+        /// Files of text that is to be gone on with.
+        Plain(Plain) = "plain",
+    }
+}
+
+keys! {
+    /// Sequences of letters that are made up.
+    pub struct Sequences {
+        /// How many letters there are.
+        symbols: usize = 20, Values::Count { least: 2 };
+        /// Letters of the shortest sequence.
+        min_length: usize = 4, SIZE;
+        /// Letters of the longest sequence.
+        max_length: usize = 12, SIZE;
+        /// Examples to learn from.
+        train_size: usize = 20_000, SIZE;
+        /// Examples to validate with.
+        valid_size: usize = 500, SIZE;
+        /// Examples to test with in the end.
+        test_size: usize = 500, COUNT;
+    }
+}
+
+keys! {
+    /// Dates that are made up.
+    pub struct Dates {
+        /// The first year there is.
+        first_year: usize = 1900, SIZE;
+        /// The last year there is.
+        last_year: usize = 2099, Values::Count { least: 1 };
+        /// Examples to learn from.
+        train_size: usize = 20_000, SIZE;
+        /// Examples to validate with.
+        valid_size: usize = 500, SIZE;
+        /// Examples to test with in the end.
+        test_size: usize = 1000, COUNT;
+    }
+}
+
+keys! {
+    /// Pairs to be recalled, made up.
+    pub struct Recall {
+        /// Pairs of an example.
+        pairs: usize = 8, SIZE;
+        /// How many letters, and how many numbers, there are.
+        symbols: usize = 26, Values::Count { least: 2 };
+        /// Examples to learn from.
+        train_size: usize = 20_000, SIZE;
+        /// Examples to validate with.
+        valid_size: usize = 500, SIZE;
+        /// Examples to test with in the end.
+        test_size: usize = 500, COUNT;
+    }
+}
+
+keys! {
+    /// Nested operations on lists, made up: Nangia and Bowman,
+    /// [ListOps](https://arxiv.org/abs/1804.06028), 2018.
+    pub struct ListOps {
+        /// How deep operations are within each other.
+        max_depth: usize = 4, SIZE;
+        /// How many digits or operations an operation has.
+        max_arguments: usize = 5, Values::Count { least: 2 };
+        /// Tokens of the shortest example.
+        min_length: usize = 8, SIZE;
+        /// Tokens of the longest example.
+        max_length: usize = 128, SIZE;
+        /// Examples to learn from.
+        train_size: usize = 20_000, SIZE;
+        /// Examples to validate with.
+        valid_size: usize = 1000, SIZE;
+        /// Examples to test with in the end.
+        test_size: usize = 1000, COUNT;
+    }
+}
+
+keys! {
+    /// Documents that are made up.
+    pub struct Documents {
+        /// How many classes there are.
+        classes: usize = 4, Values::Count { least: 2 };
+        /// How many words there are.
+        words: usize = 500, Values::Count { least: 20 };
+        /// Sentences of the longest document.
+        max_sentences: usize = 10, SIZE;
+        /// Words of the longest sentence.
+        max_words: usize = 12, SIZE;
+        /// Examples to learn from.
+        train_size: usize = 4000, SIZE;
+        /// Examples to validate with.
+        valid_size: usize = 500, SIZE;
+        /// Examples to test with in the end.
+        test_size: usize = 500, COUNT;
+    }
+}
+
+keys! {
+    /// Phrases that were written by hand.
+    pub struct Phrases {
+        /// The share of phrases that is kept for validation, drawn by `run.seed`.
+        valid_share: f64 = 0.1, SHARE;
+        /// The share of phrases that is kept for the test.
+        test_share: f64 = 0.0, SHARE;
+    }
+}
+
+/// The share that [`Parallel`], [`Labelled`] and [`Plain`] keep where nothing else is said.
+pub(crate) const USUAL_VALID_SHARE: f64 = 0.1;
+
+keys! {
+    /// Files of texts and their translations.
+    pub struct Parallel {
+        /// Two files, whose lines belong together, or one of columns with a tab between.
+        train: Files = Files::One(PathBuf::new()), Values::Paths, Presence::Required;
+        /// The same to validate with.
+        valid: Option<Files> = None, Values::Paths, Presence::Optional("a share of `train`");
+        /// The same to test with in the end.
+        test: Option<Files> = None, Values::Paths, Presence::Optional("`test_share` of `train`");
+        /// The share of `train` that is kept for validation, drawn by `run.seed`.
+        valid_share: Option<f64> = None, SHARE, Presence::Optional("0.1, or none if `valid` is given");
+        /// The share of `train` that is kept for the test.
+        test_share: Option<f64> = None, SHARE, Presence::Optional("none");
+        /// Where the source is in one file of columns: a number from 1 on, or a name in its first line.
+        source_column: Option<Column> = None, Values::Column, Presence::Optional("1");
+        /// Where the target is.
+        target_column: Option<Column> = None, Values::Column, Presence::Optional("2");
+        /// Pairs that are read of `train`.
+        max_examples: Option<usize> = None, SIZE, Presence::Optional("all");
+        /// Tokens of the longest text; pairs with a longer one are left out, and counted.
+        max_length: Option<usize> = None, SIZE, Presence::Optional("any length");
+        /// Lines that may be wrong before it is an error; they are counted and the first ones shown.
+        max_bad_lines: usize = 10, COUNT;
+    }
+}
+
+keys! {
+    /// Files of texts and their classes.
+    pub struct Labelled {
+        /// A file, or a folder or archive with a folder for each class.
+        train: PathBuf = PathBuf::new(), Values::Path, Presence::Required;
+        /// The same to validate with.
+        valid: Option<PathBuf> = None, Values::Path, Presence::Optional("a share of `train`");
+        /// The same to test with in the end.
+        test: Option<PathBuf> = None, Values::Path, Presence::Optional("`test_share` of `train`");
+        /// The share of `train` that is kept for validation, drawn by `run.seed`.
+        valid_share: Option<f64> = None, SHARE, Presence::Optional("0.1, or none if `valid` is given");
+        /// The share of `train` that is kept for the test.
+        test_share: Option<f64> = None, SHARE, Presence::Optional("none");
+        /// What the files are.
+        format: Format = Format::Auto, Values::Words(Format::WORDS);
+        /// Where the class is: a number from 1 on, or a name in the first line or of a field.
+        label_column: Option<Column> = None, Values::Column, Presence::Optional("1, or `label` in CSV and JSON");
+        /// Where the text is.
+        text_column: Option<Column> = None, Values::Column, Presence::Optional("2, or `text` in CSV and JSON");
+        /// What ends a sentence; for `han` alone.
+        sentences: Option<Sentences> = None, Values::Words(Sentences::WORDS), Presence::Optional("`punctuation` for `han`");
+        /// Examples that are read of `train`.
+        max_examples: Option<usize> = None, SIZE, Presence::Optional("all");
+        /// Tokens that are read of a text, the rest is cut off; not for `han`.
+        max_length: Option<usize> = None, SIZE, Presence::Optional("all");
+        /// Sentences that are read of a document, the rest is cut off; for `han` alone.
+        max_sentences: Option<usize> = None, SIZE, Presence::Optional("all");
+        /// Words that are read of a sentence, the rest is cut off; for `han` alone.
+        max_words: Option<usize> = None, SIZE, Presence::Optional("all");
+        /// Lines that may be wrong before it is an error; they are counted and the first ones shown.
+        max_bad_lines: usize = 10, COUNT;
+    }
+}
+
+keys! {
+    /// Files of text that is to be gone on with.
+    pub struct Plain {
+        /// A file of text.
+        train: PathBuf = PathBuf::new(), Values::Path, Presence::Required;
+        /// The same to validate with.
+        valid: Option<PathBuf> = None, Values::Path, Presence::Optional("a share of `train`");
+        /// The same to test with in the end.
+        test: Option<PathBuf> = None, Values::Path, Presence::Optional("`test_share` of `train`");
+        /// The share of `train`, at its end, that is kept for validation.
+        valid_share: Option<f64> = None, SHARE, Presence::Optional("0.1, or none if `valid` is given");
+        /// The share of `train`, after that, that is kept for the test.
+        test_share: Option<f64> = None, SHARE, Presence::Optional("none");
+    }
+}
+
+words! {
+    /// What a file of labelled texts is.
+    pub enum Format {
+        /// As the name ends: `.tsv` or `.txt`, `.csv`, `.jsonl`, else a folder or archive.
+        Auto = "auto",
+        /// Columns with a tab between.
+        Tsv = "tsv",
+        /// Columns with commas between, quoted where needed.
+        Csv = "csv",
+        /// A JSON object in each line.
+        JsonLines = "json-lines",
+        /// A folder for each class, a file for each text.
+        Folders = "folders",
+    }
+}
+
+words! {
+    /// What ends a sentence.
+    pub enum Sentences {
+        /// The line's end.
+        Lines = "lines",
+        /// A full stop, a question mark or the like.
+        Punctuation = "punctuation",
+    }
+}
+
+/// One file, or two whose lines belong together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Files {
+    /// One of columns, or one for everything.
+    One(PathBuf),
+    /// One for the source, one for the target.
+    Two([PathBuf; 2]),
+}
+
+/// Where something is in a line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Column {
+    /// Counted from 1 on.
+    Number(usize),
+    /// As the first line, or the field, has it.
+    Name(String),
+}
+
+/// What is to be done with data, whatever it is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Task {
+    /// To write a text for a text.
+    Pairs,
+    /// To say which class a text is of.
+    Classes,
+    /// To go on with a text.
+    Continuation,
+}
+
+impl Data {
+    /// What is to be done with it.
+    pub fn task(&self) -> Task {
+        match self {
+            Self::Copy(_)
+            | Self::Reverse(_)
+            | Self::Sort(_)
+            | Self::Dates(_)
+            | Self::Phrases(_)
+            | Self::Parallel(_) => Task::Pairs,
+            Self::Recall(_) | Self::ListOps(_) | Self::Documents(_) | Self::Labelled(_) => {
+                Task::Classes
+            }
+            Self::Plain(_) => Task::Continuation,
+        }
+    }
+
+    /// Whether texts come as sentences.
+    pub fn has_sentences(&self) -> bool {
+        matches!(self, Self::Documents(_) | Self::Labelled(_))
+    }
+}

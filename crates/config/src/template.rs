@@ -1,0 +1,38 @@
+//! What `zoo new` writes: a config to begin with.
+
+use zoo_words::UnknownWord;
+
+use crate::write::{Comments, sections};
+use crate::{Config, ConfigError};
+
+/// The models there is a template for, each with data that suits it.
+pub const TEMPLATES: [&str; 5] = ["transformer", "seq2seq", "han", "gpt", "classifier"];
+
+/// A file with every key of a model of this kind, at its default, with a comment.
+///
+/// # Errors
+///
+/// [`ConfigError::Template`] if there is no such model, with the nearest one.
+pub fn template(kind: &str) -> Result<String, ConfigError> {
+    let data = match kind {
+        "transformer" => "kind = \"reverse\"",
+        "seq2seq" => "kind = \"dates\"",
+        "han" => "kind = \"documents\"",
+        "gpt" => "kind = \"plain\"\ntrain = \"data/input.txt\"",
+        "classifier" => "kind = \"listops\"",
+        _ => {
+            let unknown = UnknownWord::new("template", kind, TEMPLATES);
+            return Err(ConfigError::Template(unknown));
+        }
+    };
+    let needed = format!("[data]\n{data}\n\n[model]\nkind = \"{kind}\"\n");
+    let config = Config::parse(&format!("my-{kind}.toml"), &needed, &[])?;
+    let head = format!(
+        "# A run of a {kind}. Every key is at its default and may be left out, but for the kind of\n\
+         # data and of model{}. docs/config.md has all keys of the other kinds.\n\
+         #\n\
+         #     cargo xtask train my-{kind}.toml\n\n",
+        if kind == "gpt" { ", and the path" } else { "" }
+    );
+    Ok(head + &sections(&config, Comments::All))
+}
