@@ -15,8 +15,8 @@ const HEAD: &str = "\
 
 # Config files
 
-A run is one TOML file: `cargo xtask train configs/NAME.toml`. Two keys are always needed, `data.kind` and
-`model.kind`; everything else has a default, and this trains:
+A run is one TOML file: `cargo xtask train configs/NAME.toml`. Two keys are always needed, `data.kind`
+and `model.kind`; everything else has a default, and this trains:
 
 ```toml
 [data]
@@ -26,12 +26,19 @@ kind = \"reverse\"
 kind = \"transformer\"
 ```
 
-`--set model.layers=4` changes a key for one run; the value is TOML, and what is none is text. `--print-config`
-prints the file with every default in it. `zoo new transformer` writes a file to begin with. Paths are taken
-from where the program is started.
+`--set model.layers=4` changes a key for one run; the value is TOML, and what is none is text.
+`--print-config` prints the file with every default in it. `zoo new transformer` writes a file to begin
+with. Paths are taken from where the program is started.
 
-A key that nobody knows, a word that is misspelt, a number out of range, a model that does not fit the data:
-each is told with its line and what is allowed before anything starts.
+A key that nobody knows, a word that is misspelt, a number out of range, a model that does not fit the
+data: each is told with its line and what is allowed before anything starts.
+";
+
+const WORDS: &str = "
+## Words with sizes
+
+A word alone takes the usual sizes: `attention = \"sliding-window\"`. A table says some or all:
+`attention = { kind = \"sliding-window\", window = 64 }`.
 ";
 
 /// The whole document.
@@ -64,8 +71,7 @@ pub fn docs() -> String {
             }
         }
     }
-    text.push_str("\n## Words with sizes\n\nA word alone takes the usual sizes: `attention = \"sliding-window\"`. A table says \
-                   some or all:\n`attention = { kind = \"sliding-window\", window = 64 }`.\n");
+    text.push_str(WORDS);
     // Choices within choices would be added while this goes on; there are none.
     for choice in choices {
         choice_list(&mut text, choice);

@@ -91,7 +91,7 @@ impl Config {
             Data::Labelled(data) => {
                 data.valid_share = data.valid_share.or(usual(data.valid.is_some()));
                 if matches!(self.model, Model::Han(_)) {
-                    data.sentences.get_or_insert(Sentences::Punctuation);
+                    data.sentences.get_or_insert(Sentences::Marks);
                 }
             }
             Data::Plain(data) => {

@@ -7,7 +7,7 @@ use zoo_words::{BackendWord, Dtype};
 use super::sight;
 use crate::error::{Mistake, Problem};
 use crate::tree::Node;
-use crate::{Config, Data, Files, Format, LossScale, Model, Strategy, Task, Tying, Vocabulary};
+use crate::{Config, Data, Files, LossScale, Model, Strategy, Task, Tying, Vocabulary};
 
 /// What does not go together.
 pub(crate) fn check_fit(config: &Config, tree: &Node) -> Vec<Mistake> {
@@ -105,11 +105,12 @@ impl Fit<'_> {
 
     fn model_and_data(&mut self, config: &Config) {
         let (task, what) = match config.model {
-            Model::Transformer(_) | Model::Seq2Seq(_) => {
-                (Task::Pairs, "copy, reverse, sort, dates, zh-en or parallel")
-            }
+            Model::Transformer(_) | Model::Seq2Seq(_) => (
+                Task::Pairs,
+                "copy, reverse, sort, dates, recall, phrases or parallel",
+            ),
             Model::Han(_) => (Task::Classes, "documents or labelled"),
-            Model::Classifier(_) => (Task::Classes, "recall, listops, documents or labelled"),
+            Model::Classifier(_) => (Task::Classes, "listops, documents or labelled"),
             Model::Gpt(_) => (Task::Continuation, "plain"),
         };
         let (model, data) = (config.model.word(), config.data.word());
@@ -179,12 +180,17 @@ impl Fit<'_> {
                 );
             }
             Data::Recall(data) => {
-                let allowed = format!("at most symbols = {}", data.symbols);
+                least(
+                    self,
+                    ("data.min_keys", data.min_keys),
+                    ("data.max_keys", data.max_keys),
+                );
+                let allowed = "at most 26, the letters there are";
                 self.range(
-                    &["data.pairs", "data.symbols"],
-                    data.pairs <= data.symbols,
-                    &allowed,
-                    data.pairs,
+                    &["data.max_keys"],
+                    data.max_keys <= 26,
+                    allowed,
+                    data.max_keys,
                 );
             }
             Data::Documents(_) => {}
@@ -193,9 +199,9 @@ impl Fit<'_> {
                 self.given_twice(data.valid.is_some(), data.test.is_some());
                 self.shares(data.valid_share, data.test_share);
                 let files = [&Some(data.train.clone()), &data.valid, &data.test];
-                let two = |files: &&Option<Files>| matches!(files, Some(Files::Two(_)));
+                let has_columns = |files: &&Option<Files>| matches!(files, Some(Files::One(_)));
                 for key in ["data.source_column", "data.target_column"] {
-                    if self.says(key) && files.iter().all(two) {
+                    if self.says(key) && !files.iter().any(has_columns) {
                         self.misfit(
                             &[key],
                             "there are no columns where source and target are two files",
@@ -206,14 +212,6 @@ impl Fit<'_> {
             Data::Labelled(data) => {
                 self.given_twice(data.valid.is_some(), data.test.is_some());
                 self.shares(data.valid_share, data.test_share);
-                for key in ["data.label_column", "data.text_column"] {
-                    if self.says(key) && data.format == Format::Folders {
-                        self.misfit(
-                            &[key],
-                            "there are no columns where data.format = \"folders\"",
-                        );
-                    }
-                }
                 let is_han = matches!(config.model, Model::Han(_));
                 let model = config.model.word();
                 for (key, of_han) in [
@@ -253,9 +251,12 @@ impl Fit<'_> {
     }
 
     fn shares(&mut self, valid: Option<f64>, test: Option<f64>) {
-        let together = valid.unwrap_or(0.0) + test.unwrap_or(0.0);
-        if together >= 1.0 {
-            let why = "with data.test_share it leaves nothing to learn from: both together must be below 1";
+        let [valid, test] = [valid, test].map(|share| share.unwrap_or(0.0));
+        if valid + test >= 1.0 {
+            let why = format!(
+                "with data.valid_share = {valid} and data.test_share = {test} nothing is left to \
+                 learn from: both together must be below 1"
+            );
             self.misfit(&["data.valid_share", "data.test_share"], why);
         }
     }
@@ -308,7 +309,8 @@ impl Fit<'_> {
                 let longest = model.positions.longest().unwrap_or(usize::MAX);
                 let allowed = format!("at most positions.longest = {longest}");
                 let fits = model.context <= longest;
-                self.range(&["model.context"], fits, &allowed, model.context);
+                let keys = ["model.context", "model.positions.longest"];
+                self.range(&keys, fits, &allowed, model.context);
             }
             Model::Transformer(_) | Model::Han(_) | Model::Classifier(_) => {}
         }

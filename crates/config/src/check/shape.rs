@@ -216,10 +216,6 @@ impl Reader {
                 }
             },
             (Values::Devices, Value::List(list)) if list.iter().all(is_count) => list_of(list),
-            (Values::Column, Value::Integer(n)) if *n >= 1 => Some(Toml::Integer(*n)),
-            (Values::Column, Value::Text(name)) if !name.is_empty() => {
-                Some(Toml::String(name.clone()))
-            }
             _ => self.wrong(node, key, allowed(values)),
         }
     }
@@ -333,6 +329,5 @@ pub(crate) fn allowed(values: &Values) -> String {
         ),
         Values::Backend => "a backend's word in quotes, as \"flex\" or \"wgpu:0\"".to_owned(),
         Values::Devices => "a list of device numbers, as [0, 1]".to_owned(),
-        Values::Column => "the number of a column, counted from 1, or a name in quotes".to_owned(),
     }
 }

@@ -156,14 +156,12 @@ impl Heads<'_> {
                 fit.misfit(&["model.kv_heads"], why);
             }
         }
-        if let Some(kv_heads) = self.kv_heads.filter(|few| *few != self.heads) {
-            if word == Mechanism::Lsh {
-                let heads = self.heads;
-                let why = format!(
-                    "{word} makes a key of each query: kv_heads = {kv_heads} must be heads = {heads}"
-                );
-                fit.misfit(&["model.kv_heads"], why);
-            }
+        let (heads, fewer) = (self.heads, self.kv_heads.filter(|few| *few != self.heads));
+        if let (Mechanism::Lsh, Some(kv_heads)) = (word, fewer) {
+            let why = format!(
+                "{word} makes a key of each query: kv_heads = {kv_heads} must be heads = {heads}"
+            );
+            fit.misfit(&["model.kv_heads"], why);
         }
         let is_alibi = *self.positions == Positions::Alibi && looks != Looks::Across;
         for (keys, option, is_asked_for) in [

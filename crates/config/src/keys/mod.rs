@@ -5,6 +5,8 @@
 
 mod mechanisms;
 mod range;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use self::mechanisms::MECHANISMS;
 pub(crate) use self::range::Range;
@@ -53,8 +55,6 @@ pub(crate) enum Values {
     Backend,
     /// A list of whole numbers.
     Devices,
-    /// The number of a column or the name of a field.
-    Column,
 }
 
 /// Several words, of which some have keys of their own.

@@ -17,14 +17,14 @@ kinds! {
         Sort(Sequences) = "sort",
         /// Made up: a date as people write it, to be written as `1998-05-03`.
         Dates(Dates) = "dates",
-        /// Made up: pairs of letters and numbers and one of the letters, whose number is asked for.
+        /// Made up: letters with a digit each, and one of the letters, whose digit is asked for.
         Recall(Recall) = "recall",
         /// Made up: nested operations on lists of digits, whose result is the class.
         ListOps(ListOps) = "listops",
         /// Made up: documents of sentences, of which few words tell the class.
         Documents(Documents) = "documents",
         /// A small set of Chinese phrases with their English, written by hand.
-        Phrases(Phrases) = "zh-en",
+        Phrases(Phrases) = "phrases",
         /// Files of texts and their translations.
         Parallel(Parallel) = "parallel",
         /// Files of texts and their classes.
@@ -69,12 +69,12 @@ keys! {
 }
 
 keys! {
-    /// Pairs to be recalled, made up.
+    /// Letters with digits to be recalled, made up.
     pub struct Recall {
-        /// Pairs of an example.
-        pairs: usize = 8, SIZE;
-        /// How many letters, and how many numbers, there are.
-        symbols: usize = 26, Values::Count { least: 2 };
+        /// Letters of the shortest example.
+        min_keys: usize = 2, SIZE;
+        /// Letters of the longest example, at most 26.
+        max_keys: usize = 8, SIZE;
         /// Examples to learn from.
         train_size: usize = 20_000, SIZE;
         /// Examples to validate with.
@@ -151,16 +151,16 @@ keys! {
         valid_share: Option<f64> = None, SHARE, Presence::Optional("0.1, or none if `valid` is given");
         /// The share of `train` that is kept for the test.
         test_share: Option<f64> = None, SHARE, Presence::Optional("none");
-        /// Where the source is in one file of columns: a number from 1 on, or a name in its first line.
-        source_column: Option<Column> = None, Values::Column, Presence::Optional("1");
-        /// Where the target is.
-        target_column: Option<Column> = None, Values::Column, Presence::Optional("2");
+        /// The column of the source, counted from 1, in one file of columns.
+        source_column: Option<usize> = None, SIZE, Presence::Optional("1");
+        /// The column of the target.
+        target_column: Option<usize> = None, SIZE, Presence::Optional("2");
         /// Pairs that are read of `train`.
         max_examples: Option<usize> = None, SIZE, Presence::Optional("all");
         /// Tokens of the longest text; pairs with a longer one are left out, and counted.
         max_length: Option<usize> = None, SIZE, Presence::Optional("any length");
-        /// Lines that may be wrong before it is an error; they are counted and the first ones shown.
-        max_bad_lines: usize = 10, COUNT;
+        /// The share of lines that may be wrong; they are counted, and the first ones shown.
+        allowed_bad: f64 = 0.01, SHARE;
     }
 }
 
@@ -179,12 +179,13 @@ keys! {
         test_share: Option<f64> = None, SHARE, Presence::Optional("none");
         /// What the files are.
         format: Format = Format::Auto, Values::Words(Format::WORDS);
-        /// Where the class is: a number from 1 on, or a name in the first line or of a field.
-        label_column: Option<Column> = None, Values::Column, Presence::Optional("1, or `label` in CSV and JSON");
-        /// Where the text is.
-        text_column: Option<Column> = None, Values::Column, Presence::Optional("2, or `text` in CSV and JSON");
+        /// What the class is called in the first line of a CSV file, or in a JSON object.
+        label_field: String = "label".to_owned(), Values::Text;
+        /// What the text is called there.
+        text_field: String = "text".to_owned(), Values::Text;
         /// What ends a sentence; for `han` alone.
-        sentences: Option<Sentences> = None, Values::Words(Sentences::WORDS), Presence::Optional("`punctuation` for `han`");
+        sentences: Option<Sentences> = None, Values::Words(Sentences::WORDS),
+            Presence::Optional("`marks` for `han`");
         /// Examples that are read of `train`.
         max_examples: Option<usize> = None, SIZE, Presence::Optional("all");
         /// Tokens that are read of a text, the rest is cut off; not for `han`.
@@ -193,8 +194,8 @@ keys! {
         max_sentences: Option<usize> = None, SIZE, Presence::Optional("all");
         /// Words that are read of a sentence, the rest is cut off; for `han` alone.
         max_words: Option<usize> = None, SIZE, Presence::Optional("all");
-        /// Lines that may be wrong before it is an error; they are counted and the first ones shown.
-        max_bad_lines: usize = 10, COUNT;
+        /// The share of lines that may be wrong; they are counted, and the first ones shown.
+        allowed_bad: f64 = 0.01, SHARE;
     }
 }
 
@@ -219,9 +220,9 @@ words! {
     pub enum Format {
         /// As the name ends: `.tsv` or `.txt`, `.csv`, `.jsonl`, else a folder or archive.
         Auto = "auto",
-        /// Columns with a tab between.
+        /// Lines of a class, a tab and a text.
         Tsv = "tsv",
-        /// Columns with commas between, quoted where needed.
+        /// Columns with commas between, and their names in the first line.
         Csv = "csv",
         /// A JSON object in each line.
         JsonLines = "json-lines",
@@ -236,7 +237,7 @@ words! {
         /// The line's end.
         Lines = "lines",
         /// A full stop, a question mark or the like.
-        Punctuation = "punctuation",
+        Marks = "marks",
     }
 }
 
@@ -248,16 +249,6 @@ pub enum Files {
     One(PathBuf),
     /// One for the source, one for the target.
     Two([PathBuf; 2]),
-}
-
-/// Where something is in a line.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Column {
-    /// Counted from 1 on.
-    Number(usize),
-    /// As the first line, or the field, has it.
-    Name(String),
 }
 
 /// What is to be done with data, whatever it is made of.
@@ -279,11 +270,10 @@ impl Data {
             | Self::Reverse(_)
             | Self::Sort(_)
             | Self::Dates(_)
+            | Self::Recall(_)
             | Self::Phrases(_)
             | Self::Parallel(_) => Task::Pairs,
-            Self::Recall(_) | Self::ListOps(_) | Self::Documents(_) | Self::Labelled(_) => {
-                Task::Classes
-            }
+            Self::ListOps(_) | Self::Documents(_) | Self::Labelled(_) => Task::Classes,
             Self::Plain(_) => Task::Continuation,
         }
     }

@@ -104,7 +104,7 @@ kinds! {
     pub enum Schedule {
         /// It stays.
         Constant(ConstantSchedule) = "constant",
-        /// As in the first paper on Transformers: `rate · d_model^-0.5 · min(step^-0.5, step · warmup^-1.5)`.
+        /// `rate · d_model^-0.5 · min(step^-0.5, step · warmup^-1.5)`, as the first Transformers had it.
         Noam(NoamSchedule) = "noam",
         /// It falls as `sqrt(warmup / step)`.
         InverseSquareRoot(InverseSquareRootSchedule) = "inverse-square-root",

@@ -9,15 +9,18 @@ use crate::keys::{
 kinds! {
     /// What learns.
     pub enum Model {
-        /// Vaswani et al., [Attention Is All You Need](https://arxiv.org/abs/1706.03762), 2017; for pairs of texts.
+        /// For pairs of texts: Vaswani et al.,
+        /// [Attention Is All You Need](https://arxiv.org/abs/1706.03762), 2017.
         Transformer(TransformerModel) = "transformer",
-        /// Recurrent, with attention; Bahdanau, 2014, Luong, 2015; for pairs of texts.
+        /// For pairs of texts, recurrent: Bahdanau et al., [2014](https://arxiv.org/abs/1409.0473);
+        /// Luong et al., [2015](https://arxiv.org/abs/1508.04025).
         Seq2Seq(Seq2SeqModel) = "seq2seq",
-        /// Yang et al., [Hierarchical Attention Networks](https://aclanthology.org/N16-1174), 2016; for classes of documents.
+        /// For classes of documents, by their sentences: Yang et al.,
+        /// [Hierarchical Attention Networks](https://aclanthology.org/N16-1174), 2016.
         Han(HanModel) = "han",
-        /// A Transformer's decoder alone; for plain text.
+        /// For plain text: a Transformer's decoder alone.
         Gpt(GptModel) = "gpt",
-        /// A Transformer's encoder alone; for classes of texts.
+        /// For classes of texts: a Transformer's encoder alone.
         Classifier(ClassifierModel) = "classifier",
     }
 }

@@ -19,7 +19,7 @@ kinds! {
 pub(crate) fn usual_kind(data: &str) -> &'static str {
     match data {
         "parallel" => "bpe",
-        "recall" | "listops" | "documents" | "labelled" => "word",
+        "copy" | "reverse" | "sort" | "recall" | "listops" | "documents" | "labelled" => "word",
         _ => "char",
     }
 }
@@ -28,7 +28,8 @@ keys! {
     /// Tokens that are characters, or words.
     pub struct Units {
         /// Whether source and target have one vocabulary.
-        vocabulary: Option<Vocabulary> = None, Values::Words(Vocabulary::WORDS), Presence::Optional(VOCABULARY);
+        vocabulary: Option<Vocabulary> = None, Values::Words(Vocabulary::WORDS),
+            Presence::Optional(VOCABULARY);
         /// Tokens there are at most, the most frequent ones; others are unknown.
         size: Option<usize> = None, Values::Count { least: 8 }, Presence::Optional("any number");
         /// How often something must come in the data to be a token.
@@ -45,7 +46,8 @@ keys! {
     /// Words](https://arxiv.org/abs/1508.07909), 2015.
     pub struct Bpe {
         /// Whether source and target have one vocabulary.
-        vocabulary: Option<Vocabulary> = None, Values::Words(Vocabulary::WORDS), Presence::Optional(VOCABULARY);
+        vocabulary: Option<Vocabulary> = None, Values::Words(Vocabulary::WORDS),
+            Presence::Optional(VOCABULARY);
         /// Tokens there are.
         size: usize = 8000, Values::Count { least: 8 };
         /// How often two tokens must come together to be joined.

@@ -25,7 +25,8 @@ keys! {
         /// The share of each answer's weight that goes to all others alike.
         label_smoothing: f64 = 0.0, SHARE;
         /// The numbers that a pass computes in; weights stay in those of `backend.dtype`.
-        precision: Option<Dtype> = None, Values::Words(DTYPES), Presence::Optional("as `backend.dtype`");
+        precision: Option<Dtype> = None, Values::Words(DTYPES),
+            Presence::Optional("as `backend.dtype`");
         /// What the loss is multiplied by, so that small gradients are not lost.
         loss_scale: Option<LossScale> = None, LOSS_SCALE, Presence::Optional("`dynamic` with `f16`, else `none`");
         /// Steps between lines of the log.
@@ -79,7 +80,7 @@ keys! {
         every: usize = 500, SIZE;
         /// What the best checkpoint is best in.
         metric: Option<Metric> = None, Values::Words(Metric::WORDS),
-            Presence::Optional("`exact` for made-up pairs, `bleu` for other translations, `accuracy` for classes, `loss` for plain text");
+            Presence::Optional(METRIC);
         /// Validations without anything better after which training stops.
         patience: Option<usize> = None, SIZE, Presence::Optional("it goes on to the end");
         /// Predictions that are shown in the log.
@@ -88,6 +89,9 @@ keys! {
         max_examples: Option<usize> = None, SIZE, Presence::Optional("all");
     }
 }
+
+const METRIC: &str = "`exact` for pairs that are made up, `bleu` for translations, `accuracy` for \
+                      classes, `loss` for plain text";
 
 words! {
     /// What a model is judged by.
