@@ -83,15 +83,20 @@ pub fn docs() -> String {
 fn by_keys(kinds: &'static [Variant]) -> Vec<(Vec<&'static str>, &'static [Key])> {
     let mut groups: Vec<(Vec<_>, &'static [Key])> = vec![];
     for kind in kinds {
-        match groups
+        let group = groups
             .iter_mut()
-            .find(|(_, keys)| std::ptr::eq(*keys, kind.keys))
-        {
+            .find(|(_, keys)| are_same(keys, kind.keys));
+        match group {
             Some((words, _)) => words.push(kind.word),
             None => groups.push((vec![kind.word], kind.keys)),
         }
     }
     groups
+}
+
+fn are_same(some: &[Key], others: &[Key]) -> bool {
+    let said = |key: &Key| (key.name, key.about, values(&key.values), default(key));
+    some.iter().map(said).eq(others.iter().map(said))
 }
 
 fn quoted(words: &[&str]) -> String {
@@ -176,11 +181,17 @@ fn choice_list(text: &mut String, choice: &'static Choice) {
             .map(|other| format!(", `{other}`"))
             .collect();
         let size = |key: &Key| {
+            let values = match &key.values {
+                Values::Words(variants) => {
+                    let words: Vec<_> = variants.iter().map(|variant| variant.word).collect();
+                    quoted(&words)
+                }
+                other => values(other),
+            };
+            let about = cell(key.about.trim_end().trim_end_matches('.'));
             format!(
-                "`{}`: {} {}, default {}",
+                "`{}`: {about} ({values}; default {})",
                 key.name,
-                cell(key.about),
-                values(&key.values),
                 default(key)
             )
         };

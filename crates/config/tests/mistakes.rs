@@ -365,12 +365,28 @@ fn data_must_fit_itself_and_the_model() {
         (
             "kind = \"dates\"\nfirst_year = 2100",
             "seq2seq",
-            "3:14: data.first_year must be at most last_year = 2099, found 2100",
+            "3:14: data.first_year must be at most last_year = 2049, found 2100",
         ),
         (
             "kind = \"dates\"\nlast_year = 20000",
             "seq2seq",
             "3:13: data.last_year must be a year of four digits, found 20000",
+        ),
+        (
+            "kind = \"documents\"\nclasses = 9",
+            "han",
+            "3:11: data.classes must be at most 8, found 9",
+        ),
+        (
+            "kind = \"documents\"\ndecoys = 3",
+            "han",
+            "3:10: data.decoys: key_sentences = 2 and decoys = 3 need documents of 5 sentences, \
+             and min_sentences = 4",
+        ),
+        (
+            "kind = \"documents\"\nmin_words = 13",
+            "classifier",
+            "3:13: data.min_words must be at most max_words = 12, found 13",
         ),
         (
             "kind = \"recall\"\nmax_keys = 27",

@@ -1,5 +1,6 @@
 //! Whether a file says what it may: first key by key, then all together.
 
+mod data;
 mod fit;
 mod shape;
 mod sight;

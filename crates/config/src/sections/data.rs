@@ -23,7 +23,7 @@ kinds! {
         ListOps(ListOps) = "listops",
         /// Made up: documents of sentences, of which few words tell the class.
         Documents(Documents) = "documents",
-        /// A small set of Chinese phrases with their English, written by hand.
+        /// A small set of phrases in Chinese and English, written by hand.
         Phrases(Phrases) = "phrases",
         /// Files of texts and their translations.
         Parallel(Parallel) = "parallel",
@@ -56,9 +56,9 @@ keys! {
     /// Dates that are made up.
     pub struct Dates {
         /// The first year there is.
-        first_year: usize = 1900, SIZE;
+        first_year: usize = 1950, Values::Count { least: 1000 };
         /// The last year there is.
-        last_year: usize = 2099, Values::Count { least: 1 };
+        last_year: usize = 2049, Values::Count { least: 1000 };
         /// Examples to learn from.
         train_size: usize = 20_000, SIZE;
         /// Examples to validate with.
@@ -108,14 +108,20 @@ keys! {
 keys! {
     /// Documents that are made up.
     pub struct Documents {
-        /// How many classes there are.
+        /// How many classes there are, at most 8.
         classes: usize = 4, Values::Count { least: 2 };
-        /// How many words there are.
-        words: usize = 500, Values::Count { least: 20 };
+        /// Sentences of the shortest document.
+        min_sentences: usize = 4, SIZE;
         /// Sentences of the longest document.
         max_sentences: usize = 10, SIZE;
+        /// Words of the shortest sentence.
+        min_words: usize = 5, Values::Count { least: 2 };
         /// Words of the longest sentence.
-        max_words: usize = 12, SIZE;
+        max_words: usize = 12, Values::Count { least: 2 };
+        /// Sentences that tell the class.
+        key_sentences: usize = 2, SIZE;
+        /// Sentences that seem to tell another.
+        decoys: usize = 2, COUNT;
         /// Examples to learn from.
         train_size: usize = 4000, SIZE;
         /// Examples to validate with.
@@ -128,10 +134,21 @@ keys! {
 keys! {
     /// Phrases that were written by hand.
     pub struct Phrases {
-        /// The share of phrases that is kept for validation, drawn by `run.seed`.
-        valid_share: f64 = 0.1, SHARE;
-        /// The share of phrases that is kept for the test.
-        test_share: f64 = 0.0, SHARE;
+        /// Which language is given, and which is wanted.
+        direction: Direction = Direction::ChineseToEnglish, Values::Words(Direction::WORDS);
+        /// The share that is kept for validation, drawn by `run.seed`; with none, validation
+        /// is on what was learned.
+        valid_share: f64 = 0.0, SHARE;
+    }
+}
+
+words! {
+    /// Which language is given, and which is wanted.
+    pub enum Direction {
+        /// Chinese to English.
+        ChineseToEnglish = "zh-en",
+        /// English to Chinese.
+        EnglishToChinese = "en-zh",
     }
 }
 

@@ -9,8 +9,8 @@ mod tokenizer;
 pub(crate) mod training;
 
 pub use self::data::{
-    Data, Dates, Documents, Files, Format, Labelled, ListOps, Parallel, Phrases, Plain, Recall,
-    Sentences, Sequences, Task,
+    Data, Dates, Direction, Documents, Files, Format, Labelled, ListOps, Parallel, Phrases, Plain,
+    Recall, Sentences, Sequences, Task,
 };
 pub use self::decoding::{Beam, Decoding, Sample, Strategy};
 pub use self::learning::{
