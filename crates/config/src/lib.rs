@@ -94,6 +94,19 @@ impl Config {
     ///
     /// As [`read`](Self::read).
     pub fn parse(name: &str, text: &str, overrides: &[Override]) -> Result<Self, ConfigError> {
+        let (mut config, tree) = Self::as_written(name, text, overrides)?;
+        let stem = Path::new(name).file_stem();
+        config.resolve(&stem.unwrap_or_default().to_string_lossy());
+        refuse(check::check_fit(&config, &tree))?;
+        Ok(config)
+    }
+
+    /// The config before anything is filled in that follows from other keys.
+    fn as_written(
+        name: &str,
+        text: &str,
+        overrides: &[Override],
+    ) -> Result<(Self, Node), ConfigError> {
         let mut tree = Node::parse_file(name, text)?;
         for change in overrides {
             change.apply(&mut tree);
@@ -101,19 +114,16 @@ impl Config {
         let (table, mistakes) = check::check_shape(&tree);
         refuse(mistakes)?;
         let config = Self::deserialize(toml::Value::Table(table));
-        let mut config = config.map_err(|error| ConfigError::Syntax {
+        let config = config.map_err(|error| ConfigError::Syntax {
             place: tree.place.clone(),
             message: error.message().to_owned(),
         })?;
-        let stem = Path::new(name).file_stem();
-        config.resolve(&stem.unwrap_or_default().to_string_lossy());
-        refuse(check::check_fit(&config, &tree))?;
-        Ok(config)
+        Ok((config, tree))
     }
 
     /// The config as a file that reads back to the same, every default written out.
     pub fn to_toml(&self) -> String {
-        write::config(self)
+        write::resolved(self)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use zoo_words::UnknownWord;
 
-use crate::write::{Comments, sections};
+use crate::write;
 use crate::{Config, ConfigError};
 
 /// The models there is a template for, each with data that suits it.
@@ -26,13 +26,16 @@ pub fn template(kind: &str) -> Result<String, ConfigError> {
         }
     };
     let needed = format!("[data]\n{data}\n\n[model]\nkind = \"{kind}\"\n");
-    let config = Config::parse(&format!("my-{kind}.toml"), &needed, &[])?;
+    let name = format!("my-{kind}.toml");
+    let (written, _) = Config::as_written(&name, &needed, &[])?;
+    let resolved = Config::parse(&name, &needed, &[])?;
     let head = format!(
         "# A run of a {kind}. Every key is at its default and may be left out, but for the kind of\n\
-         # data and of model{}. docs/config.md has all keys of the other kinds.\n\
+         # data and of model{}. What follows from other keys is a comment, with what it is now.\n\
+         # docs/config.md has the keys of all other kinds.\n\
          #\n\
          #     cargo xtask train my-{kind}.toml\n\n",
         if kind == "gpt" { ", and the path" } else { "" }
     );
-    Ok(head + &sections(&config, Comments::All))
+    Ok(head + &write::commented(&written, &resolved))
 }

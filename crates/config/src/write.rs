@@ -8,80 +8,93 @@ use crate::Config;
 use crate::keys::{Body, Key, Presence, Section, Values, Variant};
 use crate::sections::SECTIONS;
 
-/// What stands beside keys.
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Comments {
-    /// What keys are that are not set.
-    Few,
-    /// What every key is.
-    All,
-}
-
 /// The config as a file that reads back to the same.
-pub(crate) fn config(config: &Config) -> String {
-    sections(config, Comments::Few)
+pub(crate) fn resolved(config: &Config) -> String {
+    let write_key = |text: &mut String, key: &Key, value: Option<&Value>, _: &Table| {
+        let _ = match (value, key.presence) {
+            (Some(value), _) => writeln!(text, "{} = {}", key.name, inline(value, &key.values)),
+            (None, Presence::Optional(meaning)) => {
+                writeln!(text, "# {} is not set: {meaning}", key.name)
+            }
+            (None, Presence::Usual | Presence::Required) => Ok(()),
+        };
+    };
+    let no_comment = |_: &mut String, _: &Section, _: Option<&Variant>| {};
+    sections(config, config, no_comment, write_key)
 }
 
-/// Every section of the config.
-pub(crate) fn sections(config: &Config, comments: Comments) -> String {
+/// The config with a comment for each key; what `resolved` fills in is one, too.
+pub(crate) fn commented(config: &Config, resolved: &Config) -> String {
+    let write_key = |text: &mut String, key: &Key, value: Option<&Value>, filled: &Table| {
+        let _ = write!(text, "\n# {}", key.about.trim());
+        if let Presence::Optional(meaning) = key.presence {
+            let _ = write!(text, " If left out: {meaning}.");
+        }
+        if let Values::Words(variants) = key.values {
+            let _ = write!(text, "\n# One of {}.", listed(variants));
+        }
+        let _ = match (value, filled.get(key.name)) {
+            (Some(value), _) => writeln!(text, "\n{} = {}", key.name, inline(value, &key.values)),
+            (None, Some(value)) => {
+                writeln!(text, "\n# {} = {}", key.name, inline(value, &key.values))
+            }
+            (None, None) => writeln!(text, "\n# {} =", key.name),
+        };
+    };
+    let about = |text: &mut String, section: &Section, kind: Option<&Variant>| {
+        let _ = match (kind, &section.body) {
+            (Some(kind), Body::Kinds(kinds, _)) => {
+                writeln!(text, "# {}\n# One of {}.", kind.about.trim(), listed(kinds))
+            }
+            _ => writeln!(text, "# {}", section.about.trim()),
+        };
+    };
+    sections(config, resolved, about, write_key)
+}
+
+fn listed(variants: &[Variant]) -> String {
+    let words: Vec<_> = variants.iter().map(|variant| variant.word).collect();
+    words.join(", ")
+}
+
+/// Every section that `resolved` has, with its keys in their order.
+fn sections(
+    config: &Config,
+    resolved: &Config,
+    about: impl Fn(&mut String, &Section, Option<&Variant>),
+    write_key: impl Fn(&mut String, &Key, Option<&Value>, &Table),
+) -> String {
     // Plain data: nothing in it can fail to be a table.
-    let tables = Table::try_from(config).unwrap_or_default();
+    let [written, filled] =
+        [config, resolved].map(|config| Table::try_from(config).unwrap_or_default());
     let mut text = String::new();
     for section in SECTIONS {
-        let Some(Value::Table(table)) = tables.get(section.name) else {
+        let tables = (written.get(section.name), filled.get(section.name));
+        let (Some(Value::Table(table)), Some(Value::Table(filled))) = tables else {
             continue;
         };
         if !text.is_empty() {
             text.push('\n');
         }
-        write_section(&mut text, section, table, comments);
+        about(&mut text, section, None);
+        let _ = writeln!(text, "[{}]", section.name);
+        let keys = match section.body {
+            Body::Keys(keys) => keys,
+            Body::Kinds(kinds, _) => {
+                let word = table.get("kind").and_then(Value::as_str);
+                let Some(kind) = word.and_then(|word| Variant::named(kinds, word)) else {
+                    continue;
+                };
+                about(&mut text, section, Some(kind));
+                let _ = writeln!(text, "kind = \"{}\"", kind.word);
+                kind.keys
+            }
+        };
+        for key in keys {
+            write_key(&mut text, key, table.get(key.name), filled);
+        }
     }
     text
-}
-
-fn write_section(text: &mut String, section: &Section, table: &Table, comments: Comments) {
-    if comments == Comments::All {
-        let _ = writeln!(text, "# {}", section.about.trim());
-    }
-    let _ = writeln!(text, "[{}]", section.name);
-    let keys = match section.body {
-        Body::Keys(keys) => keys,
-        Body::Kinds(kinds, _) => {
-            let word = table.get("kind").and_then(Value::as_str);
-            let Some(kind) = word.and_then(|word| Variant::named(kinds, word)) else {
-                return;
-            };
-            if comments == Comments::All {
-                let _ = writeln!(text, "# {}", kind.about.trim());
-                let others = kinds.iter().map(|kind| kind.word).collect::<Vec<_>>();
-                let _ = writeln!(text, "# One of {}.", others.join(", "));
-            }
-            let _ = writeln!(text, "kind = \"{}\"", kind.word);
-            kind.keys
-        }
-    };
-    for key in keys {
-        write_key(text, key, table.get(key.name), comments);
-    }
-}
-
-fn write_key(text: &mut String, key: &Key, value: Option<&Value>, comments: Comments) {
-    if comments == Comments::All {
-        let _ = writeln!(text, "# {}", key.about.trim());
-        if let Values::Words(variants) = key.values {
-            let words: Vec<_> = variants.iter().map(|variant| variant.word).collect();
-            let _ = writeln!(text, "# One of {}.", words.join(", "));
-        }
-    }
-    match (value, key.presence) {
-        (Some(value), _) => {
-            let _ = writeln!(text, "{} = {}", key.name, inline(value, &key.values));
-        }
-        (None, Presence::Optional(meaning)) => {
-            let _ = writeln!(text, "# {} is not set: {meaning}", key.name);
-        }
-        (None, Presence::Usual | Presence::Required) => {}
-    }
 }
 
 /// A value on one line; of a choice without sizes the word alone.

@@ -169,7 +169,7 @@ fn templates_are_the_defaults_with_comments() {
         let needed = format!("[data]\n{data}\n[model]\nkind = \"{kind}\"\n");
         assert_eq!(
             Config::parse(&name, &needed, &[]).ok(),
-            Some(config),
+            Some(config.clone()),
             "{text}"
         );
         // Every key has a comment before it.
@@ -178,6 +178,23 @@ fn templates_are_the_defaults_with_comments() {
             let is_key = pair[1].contains(" = ") && !pair[1].starts_with('#');
             assert!(!is_key || pair[0].starts_with('#'), "{}", pair[1]);
         }
+        // Defaults that are comments are what they say.
+        let is_default = |line: &&str| {
+            let key = line
+                .strip_prefix("# ")
+                .and_then(|line| line.split_once(" = "));
+            key.is_some_and(|(key, _)| key.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
+        };
+        assert!(
+            lines.iter().filter(|line| is_default(line)).count() >= 4,
+            "{text}"
+        );
+        let uncommented: Vec<_> = lines
+            .iter()
+            .map(|line| if is_default(line) { &line[2..] } else { line })
+            .collect();
+        let uncommented = uncommented.join("\n");
+        assert_eq!(Config::parse(&name, &uncommented, &[]).ok(), Some(config));
     }
 }
 

@@ -170,6 +170,28 @@ impl Fit<'_> {
             let why = "all vectors can be shared only where tokenizer.vocabulary = \"joint\"";
             self.misfit(&["model.tying"], why);
         }
+        let layers = match model {
+            Model::Transformer(model) => Some([
+                Some(model.layers),
+                model.encoder_layers,
+                model.decoder_layers,
+            ]),
+            Model::Seq2Seq(model) => Some([
+                Some(model.layers),
+                model.encoder_layers,
+                model.decoder_layers,
+            ]),
+            Model::Han(_) | Model::Gpt(_) | Model::Classifier(_) => None,
+        };
+        // After a change of a file that has all three.
+        if let Some([both, encoder, decoder]) = layers
+            && self.says("model.layers")
+            && both != encoder
+            && both != decoder
+        {
+            let why = "encoder_layers and decoder_layers both say otherwise; leave them out";
+            self.misfit(&["model.layers"], why);
+        }
         match model {
             Model::Seq2Seq(model) => {
                 let is_even = model.d_hidden.is_multiple_of(2);
