@@ -1,6 +1,9 @@
 //! Models and recurrent layers on the device that `ZOO_BACKEND` names (default: flex). A
 //! device that cannot be opened fails the run.
 
+mod generate;
+mod toy;
+
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
@@ -24,6 +27,7 @@ fn open() -> Result<Opened, Box<dyn std::error::Error>> {
     Ok(zoo_backend::open(word.parse::<BackendWord>()?, Dtype::F32)?)
 }
 
-fn trials(_opened: &Opened) -> Vec<Trial> {
-    vec![]
+fn trials(opened: &Opened) -> Vec<Trial> {
+    let device = &opened.device;
+    [generate::trials(device)].into_iter().flatten().collect()
 }
