@@ -9,6 +9,7 @@ pub mod generate;
 mod loss;
 mod summary;
 mod tokens;
+pub mod weights;
 
 pub use context_attention::{ContextAttention, ContextAttentionConfig, Pooled};
 pub use error::ModelError;

@@ -14,6 +14,7 @@ mod config;
 mod decode;
 mod look;
 mod pytorch;
+mod work;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

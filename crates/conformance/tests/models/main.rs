@@ -3,6 +3,7 @@
 
 mod generate;
 mod toy;
+mod weights;
 
 use std::process::ExitCode;
 
@@ -29,5 +30,8 @@ fn open() -> Result<Opened, Box<dyn std::error::Error>> {
 
 fn trials(opened: &Opened) -> Vec<Trial> {
     let device = &opened.device;
-    [generate::trials(device)].into_iter().flatten().collect()
+    let mut trials = Vec::new();
+    trials.extend(generate::trials(device));
+    trials.extend(weights::trials(device));
+    trials
 }
