@@ -115,6 +115,11 @@ fn holders() -> String {
 }
 
 impl MultiHeadAttention {
+    /// The mechanism and its sizes.
+    pub fn mechanism(&self) -> &MechanismConfig {
+        &self.mechanism
+    }
+
     /// Attends from `query` to `key` and `value`: for self-attention, three times the same.
     /// A mechanism that makes its keys of the queries is for that alone, and leaves `key`
     /// unread.

@@ -1,8 +1,13 @@
 //! Models and recurrent layers on the device that `ZOO_BACKEND` names (default: flex). A
 //! device that cannot be opened fails the run.
 
+mod classifier;
 mod generate;
+mod gpt;
+mod mechanisms;
+mod support;
 mod toy;
+mod transformer;
 mod weights;
 
 use std::process::ExitCode;
@@ -30,7 +35,9 @@ fn open() -> Result<Opened, Box<dyn std::error::Error>> {
 
 fn trials(opened: &Opened) -> Vec<Trial> {
     let device = &opened.device;
-    let mut trials = Vec::new();
+    let mut trials = gpt::trials(device);
+    trials.extend(transformer::trials(device));
+    trials.extend(classifier::trials(device));
     trials.extend(generate::trials(device));
     trials.extend(weights::trials(device));
     trials
