@@ -6,7 +6,7 @@ use crate::sections::data::USUAL_VALID_SHARE;
 use crate::sections::training::USUAL_STEPS;
 use crate::{
     Config, Data, GptModel, LossScale, Metric, Model, Positions, Sample, Sentences, Strategy, Task,
-    Tying, Vocabulary,
+    Tying, Vocabulary, WordRule,
 };
 
 /// Places that are learned where nothing else says how many.
@@ -16,10 +16,8 @@ impl Config {
     /// What a model is judged by.
     pub fn metric(&self) -> Metric {
         self.validation.metric.unwrap_or(match self.data.task() {
-            Task::Pairs => match self.data {
-                Data::Phrases(_) | Data::Parallel(_) => Metric::Bleu,
-                _ => Metric::Exact,
-            },
+            Task::Pairs if self.data.is_made_up() => Metric::Exact,
+            Task::Pairs => Metric::Bleu,
             Task::Classes => Metric::Accuracy,
             Task::Continuation => Metric::Loss,
         })
@@ -71,6 +69,12 @@ impl Config {
         self.training.loss_scale = Some(self.loss_scale());
         self.validation.metric = Some(self.metric());
         *self.tokenizer.vocabulary_mut() = self.vocabulary();
+        if let Some(rule) = self.tokenizer.words_mut() {
+            rule.get_or_insert(match self.data.is_made_up() {
+                true => WordRule::Spaces,
+                false => WordRule::Marks,
+            });
+        }
         if self.data.task() == Task::Classes {
             self.decoding = None;
         }

@@ -344,6 +344,10 @@ fn keys_must_fit_each_other() {
             "7:14: decoding.min_length must be at most max_length = 128, found 200",
         ),
         (
+            "[decoding]\nstrategy = { kind = \"beam\", beams = 2000 }",
+            "7:37: decoding.strategy.beams must be at most 1024, found 2000",
+        ),
+        (
             "[decoding]\nstrategy = { kind = \"beam\", beams = 2, n_best = 3 }",
             "7:49: decoding.strategy.n_best must be at most beams = 2, found 3",
         ),

@@ -9,6 +9,9 @@ use crate::error::{Mistake, Problem};
 use crate::tree::Node;
 use crate::{Config, Files, LossScale, Model, Strategy, Task, Tying, Vocabulary};
 
+/// Texts that models follow at most.
+const MOST_BEAMS: usize = 1024;
+
 /// What does not go together.
 pub(crate) fn check_fit(config: &Config, tree: &Node) -> Vec<Mistake> {
     let mut fit = Fit {
@@ -257,6 +260,9 @@ impl Fit<'_> {
         let keys = ["decoding.min_length", "decoding.max_length"];
         self.range(&keys, least <= most, &allowed, least);
         if let Some(Strategy::Beam(beam)) = &decoding.strategy {
+            let allowed = format!("at most {MOST_BEAMS}");
+            let fits = beam.beams <= MOST_BEAMS;
+            self.range(&["decoding.strategy.beams"], fits, &allowed, beam.beams);
             let allowed = format!("at most beams = {}", beam.beams);
             let keys = ["decoding.strategy.n_best", "decoding.strategy.beams"];
             self.range(&keys, beam.n_best <= beam.beams, &allowed, beam.n_best);

@@ -23,7 +23,7 @@ pub use self::model::{
     Window,
 };
 pub use self::run::{Backend, Run};
-pub use self::tokenizer::{Bpe, Tokenizer, Units, Vocabulary};
+pub use self::tokenizer::{BpeTokens, CharTokens, Tokenizer, Vocabulary, WordRule, WordTokens};
 pub use self::training::{BatchBy, FixedScale, LossScale, Metric, Training, Validation};
 
 use crate::keys::{Body, Section, UsualKind};
