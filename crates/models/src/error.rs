@@ -58,6 +58,15 @@ pub enum ModelError {
         /// How many there are.
         vocabulary: usize,
     },
+    /// A batch of nothing.
+    #[error("a batch must have a row at least, got none")]
+    NoRows,
+    /// A model that would forget while it generates, and remember all for a gradient.
+    #[error(
+        "the model is on a device that takes gradients: generate with one that does not, which \
+         its `valid` gives"
+    )]
+    TakesGradients,
     /// A sequence is longer than the model has positions for.
     #[error("row {row} has {length} tokens, and the model has positions for {longest} of them")]
     TooLong {
@@ -67,6 +76,12 @@ pub enum ModelError {
         length: usize,
         /// How long it may be.
         longest: usize,
+    },
+    /// There is nothing to continue.
+    #[error("row {row} has no prompt: a text is continued from one token at least")]
+    NoPrompt {
+        /// Which one.
+        row: usize,
     },
     /// A word of a document is outside of the vocabulary.
     #[error(

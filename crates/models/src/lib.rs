@@ -3,6 +3,7 @@
 //! No backend is named here: tensors bring their device with them.
 
 pub mod blocks;
+mod chance;
 pub mod classifier;
 mod context_attention;
 mod error;
@@ -10,6 +11,7 @@ pub mod generate;
 pub mod gpt;
 pub mod han;
 mod loss;
+pub mod seq2seq;
 mod summary;
 mod tokens;
 pub mod transformer;
@@ -19,10 +21,11 @@ pub use blocks::{Activation, Norm, PositionsConfig};
 pub use classifier::{Classifier, ClassifierConfig, Pooling};
 pub use context_attention::{ContextAttention, ContextAttentionConfig, Pooled};
 pub use error::ModelError;
-pub use generate::Generative;
+pub use generate::{GenerateConfig, Generated, Generative, Stop, Strategy, generate};
 pub use gpt::{Gpt, GptConfig, GptState};
 pub use han::{Documents, Han, HanConfig};
 pub use loss::token_loss;
+pub use seq2seq::{AlignmentConfig, Feeding, Seq2Seq, Seq2SeqConfig, Seq2SeqOutput, Seq2SeqState};
 pub use summary::{Part, Summary};
 pub use tokens::{Limits, Tokens};
 pub use transformer::{Encoded, Transformer, TransformerConfig, TransformerState, Tying};

@@ -1,13 +1,17 @@
 //! Models and recurrent layers on the device that `ZOO_BACKEND` names (default: flex). A
 //! device that cannot be opened fails the run.
 
+mod cached;
 mod classifier;
+mod generate;
 mod golden;
 mod gpt;
 mod han;
 mod mechanisms;
 mod recurrent;
+mod seq2seq;
 mod support;
+mod toy;
 mod transformer;
 mod weights;
 
@@ -39,6 +43,9 @@ fn trials(opened: &Opened) -> Vec<Trial> {
     let mut trials = gpt::trials(device);
     trials.extend(transformer::trials(device));
     trials.extend(classifier::trials(device));
+    trials.extend(seq2seq::trials(device));
+    trials.extend(cached::trials(device));
+    trials.extend(generate::trials(device));
     trials.extend(weights::trials(device));
     trials.extend(golden::trials(device));
     trials.extend(recurrent::trials(device));
