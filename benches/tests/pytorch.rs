@@ -33,9 +33,9 @@ fn main() {
 fn same_problems() -> Result<(), Failed> {
     let libtorch = PathBuf::from(std::env::var("LIBTORCH")?);
     let packages = libtorch.parent().ok_or("LIBTORCH has no parent")?;
-    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("pytorch.py");
+    let scripts = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("pytorch");
     let environment = vec![("PYTHONPATH".to_owned(), packages.into())];
-    let pytorch = PyTorch::new("python3".into(), script, environment, "cpu")?;
+    let pytorch = PyTorch::new("python3".into(), scripts, environment, "cpu")?;
 
     let mut cases = Vec::new();
     for (problem, lengths) in [("several-tiles", vec![]), ("layer-causal", vec![512])] {

@@ -19,7 +19,8 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Subcommand, ValueEnum};
 use zoo_comparison::case::Pass;
 use zoo_comparison::findings::{families, findings};
-use zoo_comparison::plan::{Extent, Selection, Suite};
+use zoo_comparison::model::ModelName;
+use zoo_comparison::plan::{Extent, Plan, Selection, Suite};
 use zoo_comparison::pool::{Pool, Pooled, pool};
 use zoo_comparison::record::{FILE, Outcome, Results, RunInfo, Writer};
 use zoo_comparison::run::Comparison;
@@ -55,13 +56,17 @@ struct Measure {
     #[arg(long, default_value_t)]
     suite: Suite,
 
-    /// Mechanisms, with commas; all unless named
+    /// Mechanisms, with commas; all unless named, and in a model its usual one
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     mechanism: Vec<Mechanism>,
 
     /// Problems of the catalogue instead of a suite, with commas
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     problem: Vec<String>,
+
+    /// Models instead of a suite, with commas: gpt, gpt-base
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    model: Vec<ModelName>,
 
     /// Lengths to measure at, with commas
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
@@ -79,11 +84,11 @@ struct Measure {
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 
-    /// Two lengths, within two minutes (the default)
+    /// Two lengths or small models, within two minutes (the default)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
 
-    /// Every length from 128 to 16,384, and more samples
+    /// Every length from 128 to 16,384 or models of papers' sizes, and more samples
     #[arg(long)]
     full: bool,
 
@@ -130,7 +135,10 @@ enum Passes {
     Train,
     /// One place more, with what is kept of those before
     Decode,
-    /// Those of each problem: forward and train, or decode
+    /// Token after token, by a model
+    Generate,
+    /// Those of each problem: forward and train, or decode; of each model: train, and
+    /// generate or forward
     #[default]
     Both,
 }
@@ -164,7 +172,7 @@ impl Bench {
 impl Measure {
     fn run(&self) -> Result<()> {
         // Everything a person can get wrong, before anything slow.
-        let cases = self.selection().cases()?;
+        let Plan { cases, left_out } = self.selection().plan()?;
         let baseline = match &self.baseline {
             Some(path) => Some(pool(&Results::read(path)?.cases)),
             None => None,
@@ -174,6 +182,9 @@ impl Measure {
         }
         let started = SystemTime::now();
         let folder = self.folder(started)?;
+        for line in left_out {
+            eprintln!("note: {line}");
+        }
 
         let programs = programs::provide(&self.backends, self.program.as_deref())?;
         let pytorch = match self.vs {
@@ -246,11 +257,13 @@ impl Measure {
             suite: self.suite,
             mechanisms: self.mechanism.clone(),
             problems: self.problem.clone(),
+            models: self.model.clone(),
             lengths: self.seq.iter().map(|n| n.get()).collect(),
             passes: match self.pass {
                 Passes::Forward => vec![Pass::Forward],
                 Passes::Train => vec![Pass::Train],
                 Passes::Decode => vec![Pass::Decode],
+                Passes::Generate => vec![Pass::Generate],
                 Passes::Both => vec![],
             },
             extent: self.extent(),
@@ -383,6 +396,7 @@ fn summary(cases: &[Pooled]) -> Vec<serde_json::Value> {
             "device": case.device,
             "work": case.work,
             "minimum_bytes": case.minimum_bytes,
+            "parameters": case.parameters,
         });
         value["result"] = match &case.result {
             Pool::Samples(samples) => serde_json::json!({
@@ -391,8 +405,10 @@ fn summary(cases: &[Pooled]) -> Vec<serde_json::Value> {
                 "p90": samples.quantile(0.9),
                 "samples": samples.count(),
                 "flops_per_second": case.rate(),
+                "tokens_per_second": case.tokens_per_second(),
                 "peak": samples.peak,
                 "error": samples.error,
+                "checked": samples.checked,
             }),
             Pool::Without(outcome) => serde_json::json!({ "outcome": outcome }),
         };

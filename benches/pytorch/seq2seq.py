@@ -1,0 +1,2 @@
+class Seq2Seq:
+    pass
