@@ -68,6 +68,12 @@ pub enum ModelError {
         /// How long it may be.
         longest: usize,
     },
+    /// There is nothing to continue.
+    #[error("row {row} has no prompt: a text is continued from one token at least")]
+    NoPrompt {
+        /// Which one.
+        row: usize,
+    },
 }
 
 impl ModelError {

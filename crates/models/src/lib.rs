@@ -2,16 +2,26 @@
 //!
 //! No backend is named here: tensors bring their device with them.
 
+pub mod blocks;
+mod chance;
+pub mod classifier;
 mod context_attention;
 mod error;
 pub mod generate;
+pub mod gpt;
 mod loss;
 mod summary;
 mod tokens;
+pub mod transformer;
+pub mod weights;
 
+pub use blocks::{Activation, Norm, PositionsConfig};
+pub use classifier::{Classifier, ClassifierConfig, Pooling};
 pub use context_attention::{ContextAttention, ContextAttentionConfig, Pooled};
 pub use error::ModelError;
-pub use generate::Generative;
+pub use generate::{GenerateConfig, Generated, Generative, Stop, Strategy, generate};
+pub use gpt::{Gpt, GptConfig, GptState};
 pub use loss::token_loss;
 pub use summary::{Part, Summary};
 pub use tokens::{Limits, Tokens};
+pub use transformer::{Encoded, Transformer, TransformerConfig, TransformerState, Tying};

@@ -125,9 +125,8 @@ impl Tokens {
     /// One for a token, zero for padding: `[batch, seq]`.
     pub fn presence(&self) -> Tensor<2> {
         let [batch, seq] = self.dims();
-        let row =
-            |length: &usize| (0..seq).map(|place| if place < *length { 1.0_f32 } else { 0.0 });
-        let numbers: Vec<f32> = self.lengths.iter().flat_map(row).collect();
+        let row = |length: usize| (0..seq).map(move |place| f32::from(u8::from(place < length)));
+        let numbers: Vec<f32> = self.lengths.iter().copied().flat_map(row).collect();
         Tensor::from_data(TensorData::new(numbers, [batch, seq]), &self.ids.device())
     }
 }

@@ -237,6 +237,15 @@ impl MultiHeadAttentionConfig {
         })
     }
 
+    /// Whether the module can be made, without a device to make it on.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_init`](Self::try_init).
+    pub fn validate(&self) -> Result<(), MultiHeadError> {
+        self.check().map(|_| ())
+    }
+
     /// Key and value heads and numbers in a head, if everything fits together.
     fn check(&self) -> Result<(usize, usize), MultiHeadError> {
         let heads = self.heads;

@@ -2,10 +2,11 @@
 
 use burn::tensor::Tensor;
 
-use super::MultiHeadAttention;
+use super::{MultiHeadAttention, Positions};
 use crate::cache::examples_of;
 use crate::linear::{FeatureMap, LinearState};
-use crate::{CannotDecode, DecodeCache, Pattern, linear};
+use crate::mechanism::MechanismConfig;
+use crate::{CannotDecode, DecodeCache, Pattern, flash, linear};
 
 /// Keys and values of what is attended to from elsewhere, an encoder's result mostly:
 /// computed once, for all steps of a decoder. Made by [`MultiHeadAttention::remember`].
@@ -161,6 +162,49 @@ impl MultiHeadAttention {
         self.joined(context)
     }
 
+    /// Attends to a memory from the queries of number `first` on: what
+    /// [`forward`](MultiHeadAttention::forward) gives them among all that were before. It
+    /// matters for `local-m`, where a query looks as far along as it is itself; for others
+    /// this is [`recall`](Self::recall).
+    ///
+    /// # Shapes
+    ///
+    /// - query: `[batch, seq_q, d_model]`
+    /// - result: `[batch, seq_q, d_model]`
+    ///
+    /// # Panics
+    ///
+    /// As there; if the layer has positions, by which the last query is level with the last
+    /// key, however many are to come.
+    pub fn recall_from(
+        &self,
+        first: usize,
+        query: Tensor<3>,
+        memory: &Memory,
+        pattern: Pattern,
+    ) -> Tensor<3> {
+        assert!(
+            self.positions == Positions::None,
+            "multi-head attention: a query of a given number cannot have positions, got {:?}",
+            self.positions
+        );
+        let window = match self.mechanism {
+            MechanismConfig::LocalM { window } if first > 0 => window,
+            _ => return self.recall(query, memory, pattern),
+        };
+        let [_, seq_q, _] = query.dims();
+        let query = self.queries(query, 0);
+        // A query alone is level with the last key, whatever its number: what it sees is
+        // said from there. Several at once are rare, and go one after the other.
+        let contexts = (0..seq_q).map(|at| {
+            let query = query.clone().slice_dim(2, at..at + 1);
+            let seen = around(first + at, window, memory);
+            let options = self.options(&query, pattern.clone().and(seen));
+            flash(query, memory.key.clone(), memory.value.clone(), &options)
+        });
+        self.joined(Tensor::cat(contexts.collect(), 2))
+    }
+
     fn check_cache(&self, cache: &DecodeCache) {
         assert!(
             *cache.mechanism() == self.mechanism,
@@ -179,4 +223,16 @@ impl MultiHeadAttention {
              d_model = {d_model}, got {others:?}"
         );
     }
+}
+
+/// Shows a query that is alone the keys of a memory around number `place`.
+fn around(place: usize, window: usize, memory: &Memory) -> Pattern {
+    let [batch, _, seq_k, _] = memory.key.dims();
+    let end = place.saturating_add(window).saturating_add(1).min(seq_k);
+    let begin = place.saturating_sub(window);
+    let lengths = Pattern::key_lengths(vec![if begin < end { end } else { 0 }; batch]);
+    lengths.and(Pattern::Window {
+        left: (seq_k - 1).saturating_sub(begin),
+        right: 0,
+    })
 }

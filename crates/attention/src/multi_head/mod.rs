@@ -14,6 +14,7 @@ mod config;
 mod decode;
 mod look;
 mod pytorch;
+mod work;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -114,6 +115,11 @@ fn holders() -> String {
 }
 
 impl MultiHeadAttention {
+    /// The mechanism and its sizes.
+    pub fn mechanism(&self) -> &MechanismConfig {
+        &self.mechanism
+    }
+
     /// Attends from `query` to `key` and `value`: for self-attention, three times the same.
     /// A mechanism that makes its keys of the queries is for that alone, and leaves `key`
     /// unread.

@@ -17,6 +17,7 @@ mod others;
 mod promises;
 mod redraw;
 mod tiled;
+mod work;
 
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -106,6 +107,7 @@ fn trials(opened: &Opened) -> Vec<Trial> {
     trials.extend(entropy::trials(opened));
     trials.extend(redraw::trials(device));
     trials.extend(tiled::trials(device));
+    trials.push(work::trial(device));
     for problem in catalogue() {
         let name = format!("standard/{}/weights", problem.name);
         let device = device.clone();

@@ -380,6 +380,39 @@ const TESTS: &[(&str, Test)] = &[
         }
         Ok(())
     }),
+    ("memory-is-recalled-from-any-place-on", |device| {
+        let draw =
+            |seq: usize| Tensor::<3>::random([2, seq, 12], Distribution::Normal(0.0, 1.0), device);
+        let memory = draw(5);
+        // More queries than keys: the last are beyond every window.
+        let query = draw(9);
+        let mechanisms = [
+            MechanismConfig::LocalM { window: 1 },
+            MechanismConfig::LocalM { window: 0 },
+            MechanismConfig::Flash,
+            Mechanism::LocalP.into(),
+        ];
+        for mechanism in mechanisms {
+            let attention = MultiHeadAttentionConfig::new(12, 3)
+                .with_mechanism(mechanism.clone())
+                .init(device);
+            let kept = attention.remember(memory.clone(), memory.clone());
+            for pattern in [Pattern::Full, Pattern::key_lengths(vec![5, 2])] {
+                let (key, value) = (memory.clone(), memory.clone());
+                let want = attention.forward(query.clone(), key, value, pattern.clone());
+                let mut first = 0;
+                let parts = [1, 2, 1, 1, 3, 1].map(|new| {
+                    let part = query.clone().slice_dim(1, first..first + new);
+                    let part = attention.recall_from(first, part, &kept, pattern.clone());
+                    first += new;
+                    part
+                });
+                same(Tensor::cat(parts.to_vec(), 1), want)
+                    .map_err(|error| format!("{mechanism:?}, {pattern:?}: {error:?}"))?;
+            }
+        }
+        Ok(())
+    }),
     ("a-cache-is-filled-from-the-first-place-on", |device| {
         let attention = MultiHeadAttentionConfig::new(8, 2).init(device);
         let mut cache = attention.decode_cache(4).map_err(|e| e.to_string())?;

@@ -1,6 +1,15 @@
 //! Models and recurrent layers on the device that `ZOO_BACKEND` names (default: flex). A
 //! device that cannot be opened fails the run.
 
+mod classifier;
+mod generate;
+mod gpt;
+mod mechanisms;
+mod support;
+mod toy;
+mod transformer;
+mod weights;
+
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
@@ -24,6 +33,12 @@ fn open() -> Result<Opened, Box<dyn std::error::Error>> {
     Ok(zoo_backend::open(word.parse::<BackendWord>()?, Dtype::F32)?)
 }
 
-fn trials(_opened: &Opened) -> Vec<Trial> {
-    vec![]
+fn trials(opened: &Opened) -> Vec<Trial> {
+    let device = &opened.device;
+    let mut trials = gpt::trials(device);
+    trials.extend(transformer::trials(device));
+    trials.extend(classifier::trials(device));
+    trials.extend(generate::trials(device));
+    trials.extend(weights::trials(device));
+    trials
 }

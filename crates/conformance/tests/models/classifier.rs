@@ -1,0 +1,210 @@
+//! The encoder classifier on a device.
+
+use burn::module::Module;
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use libtest_mimic::{Failed, Trial};
+use zoo_attention::{Mechanism, MechanismConfig};
+use zoo_models::{
+    ClassifierConfig, ModelError, Norm, Pooling, PositionsConfig, Tokens, token_loss,
+};
+
+use crate::mechanisms::{lookers, small};
+use crate::support::{equal, numbers, overfits, same};
+
+type Test = fn(&Device) -> Result<(), Failed>;
+
+pub(crate) fn trials(device: &Device) -> Vec<Trial> {
+    let mut trials: Vec<Trial> = TESTS
+        .iter()
+        .map(|&(name, test)| {
+            let device = device.clone();
+            Trial::test(format!("classifier/{name}"), move || test(&device))
+        })
+        .collect();
+    for (mechanism, pooling) in LEARNING {
+        let device = device.clone().autodiff();
+        trials.push(Trial::test(
+            format!(
+                "classifier/learns-by-heart-with-{mechanism}-and-{}",
+                pooling.word()
+            ),
+            move || learns_by_heart(small(mechanism), pooling, &device),
+        ));
+    }
+    for mechanism in lookers() {
+        // It looks back alone, which is no encoder.
+        if mechanism == MechanismConfig::Retention {
+            continue;
+        }
+        let device = device.clone();
+        let name = mechanism.mechanism();
+        trials.push(Trial::test(
+            format!("classifier/padding-changes-nothing-with-{name}"),
+            move || padding_changes_nothing(&mechanism, &device),
+        ));
+    }
+    trials
+}
+
+const LEARNING: [(Mechanism, Pooling); 3] = [
+    (Mechanism::Flash, Pooling::Cls),
+    (Mechanism::Linear, Pooling::Mean),
+    (Mechanism::BigBird, Pooling::Attention),
+];
+
+const POOLINGS: [Pooling; 3] = [Pooling::Cls, Pooling::Mean, Pooling::Attention];
+
+fn config(mechanism: MechanismConfig, pooling: Pooling) -> ClassifierConfig {
+    ClassifierConfig::new(9, 3, 16, 4, 2)
+        .with_d_feed_forward(Some(24))
+        .with_dropout(0.0)
+        .with_mechanism(mechanism)
+        .with_pooling(pooling)
+}
+
+fn learns_by_heart(
+    mechanism: MechanismConfig,
+    pooling: Pooling,
+    device: &Device,
+) -> Result<(), Failed> {
+    device.seed(5);
+    let model = config(mechanism, pooling).init(device);
+    // The first two differ in their order alone.
+    let rows = [
+        vec![1, 2, 3, 4],
+        vec![4, 3, 2, 1],
+        vec![5],
+        vec![6, 6, 7, 8, 0, 2],
+    ];
+    let classes = [[0], [1], [2], [0]];
+    let tokens = Tokens::new(&rows, model.limits(), device)?;
+    let of_classes = zoo_models::Limits {
+        vocabulary: 3,
+        longest: None,
+    };
+    let classes = Tokens::new(&classes, of_classes, device)?;
+    overfits(model, 0.02, 60, |model| {
+        let logits = model.forward(&tokens).reshape([4, 1, 3]);
+        token_loss(logits, &classes, 0.0)
+    })
+}
+
+fn ids(rows: &[Vec<u32>], device: &Device) -> Tensor<2, Int> {
+    let width = rows[0].len();
+    let numbers: Vec<i64> = rows.concat().into_iter().map(i64::from).collect();
+    Tensor::from_data(TensorData::new(numbers, [rows.len(), width]), device)
+}
+
+/// A row beside a longer one, whatever is behind its end, is what it is alone.
+fn padding_changes_nothing(mechanism: &MechanismConfig, device: &Device) -> Result<(), Failed> {
+    device.seed(3);
+    // Which pooling, by turns: all are tried with several mechanisms.
+    let turn = mechanism.mechanism().word().len() % 3;
+    let model = config(mechanism.clone(), POOLINGS[turn]).init(device);
+    let short = vec![3, 1, 4, 1, 5];
+    let long = vec![8, 2, 6, 5, 3, 5, 8, 0, 7];
+    let alone = Tokens::new(&[&short], model.limits(), device)?;
+    let padded = [&short[..], &[7, 0, 7, 2]].concat();
+    let both = Tokens::of_tensor(ids(&[long, padded], device), vec![9, 5]);
+    same(
+        model.forward(&both).slice_dim(0, 1..2),
+        model.forward(&alone),
+    )
+}
+
+const TESTS: &[(&str, Test)] = &[
+    ("empty-sequences-have-an-answer", |device| {
+        for mechanism in [
+            MechanismConfig::Flash,
+            Mechanism::Linear.into(),
+            MechanismConfig::LocalP { window: 2 },
+            MechanismConfig::Fixed {
+                block: None,
+                summary: 1,
+            },
+        ] {
+            for pooling in POOLINGS {
+                let mut model = config(mechanism.clone(), pooling).init(device);
+                let bias = Tensor::<1>::from_data([0.5, -2.0, 1.0], device);
+                model.head.bias = model.head.bias.map(|own| own.map(|_| bias.clone()));
+                let of = |rows: &[Vec<u32>]| -> Result<Tensor<2>, Failed> {
+                    Ok(model.forward(&Tokens::new(rows, model.limits(), device)?))
+                };
+                let alone = of(&[vec![]])?;
+                if numbers(alone.clone())?.iter().any(|x| !x.is_finite()) {
+                    return Err(format!("{mechanism:?}, {pooling:?}: {alone}").into());
+                }
+                let beside = of(&[vec![1, 2, 3], vec![]])?.slice_dim(0, 1..2);
+                same(beside, alone.clone())?;
+                if pooling != Pooling::Cls {
+                    // Nothing, but what the head says of it.
+                    same(alone, bias.reshape([1, 3]))?;
+                }
+            }
+        }
+        Ok(())
+    }),
+    ("parameters-are-counted", |device| {
+        let config = ClassifierConfig::new(9, 3, 8, 2, 2).with_d_feed_forward(Some(16));
+        let count = |config: ClassifierConfig| config.init(device).parameters();
+        // Four projections of 8 x 8 and a bias; 8 x 16 and back; two norms.
+        let layer = 4 * (64 + 8) + (128 + 16) + (128 + 8) + 2 * 16;
+        let all = 9 * 8 + 2 * layer + 16 + 8 * 3 + 3;
+        equal(count(config.clone()), all)?;
+        equal(config.init(device).num_params(), all)?;
+        let with = |pooling: Pooling| count(config.clone().with_pooling(pooling));
+        equal(with(Pooling::Cls), all + 8)?;
+        equal(with(Pooling::Attention), all + 64 + 8 + 8)?;
+        equal(count(config.clone().with_final_norm(false)), all - 16)
+    }),
+    ("work-is-counted", |device| {
+        let config = ClassifierConfig::new(9, 3, 8, 2, 1).with_d_feed_forward(Some(16));
+        let flops = |pooling: Pooling| {
+            let model = config.clone().with_pooling(pooling).init(device);
+            model.flops(2, 5)
+        };
+        let layer = |seq: i32| 2 * seq * 4 * 64 + seq * seq * 2 * 4 * 4 + 2 * seq * 2 * 128;
+        let head = 2 * 8 * 3;
+        equal(flops(Pooling::Mean), f64::from(2 * (layer(5) + head)))?;
+        equal(flops(Pooling::Cls), f64::from(2 * (layer(6) + head)))?;
+        let pooling = 2 * 5 * (8 * 8 + 8 + 8);
+        equal(
+            flops(Pooling::Attention),
+            f64::from(2 * (layer(5) + pooling + head)),
+        )
+    }),
+    ("is-shown-in-a-table", |device| {
+        let model = config(MechanismConfig::Flash, Pooling::Attention).init(device);
+        let text = model.to_string();
+        let is_there = |part: &str| text.contains(part);
+        let parts = [
+            "classifier of 2 layers, flash",
+            "sinusoidal",
+            "2 x 16, 4 heads, flash, gelu 24, pre-norm",
+            "attention",
+            "16 x 3",
+        ];
+        match parts.into_iter().all(is_there) {
+            true => Ok(()),
+            false => Err(text.into()),
+        }
+    }),
+    ("a-sequence-that-is-too-long-is-refused", |device| {
+        let model = config(MechanismConfig::Flash, Pooling::Cls)
+            .with_norm(Norm::Post)
+            .with_positions(PositionsConfig::Learned { longest: 4 })
+            .init(device);
+        // The vector put first takes none of the places.
+        let fits = Tokens::new(&[[1, 2, 3, 4]], model.limits(), device)?;
+        equal(model.forward(&fits).dims(), [1, 3])?;
+        let refused = Tokens::new(&[[1, 2, 3, 4, 5]], model.limits(), device);
+        equal(
+            refused.err(),
+            Some(ModelError::TooLong {
+                row: 0,
+                length: 5,
+                longest: 4,
+            }),
+        )
+    }),
+];

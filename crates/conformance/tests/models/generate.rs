@@ -1,0 +1,393 @@
+//! Generation with toys whose every text can be written down.
+
+use burn::tensor::Device;
+use libtest_mimic::{Failed, Trial};
+use zoo_models::generate::generate_streaming;
+use zoo_models::{GenerateConfig, Generated, Stop, Strategy, generate};
+
+use crate::toy::{END, SHARES, Toy, countdown, scattered, stammer, unchanging};
+
+type Test = fn(&Device) -> Result<(), Failed>;
+
+pub(crate) fn trials(device: &Device) -> Vec<Trial> {
+    let trial = |&(name, test): &(&str, Test)| {
+        let device = device.clone();
+        Trial::test(format!("generate/{name}"), move || test(&device))
+    };
+    TESTS.iter().map(trial).collect()
+}
+
+fn beam(beams: usize, length_penalty: f64, n_best: usize) -> GenerateConfig {
+    GenerateConfig::new(Strategy::Beam {
+        beams,
+        length_penalty,
+        n_best,
+    })
+}
+
+fn tokens(texts: &[Generated]) -> Vec<Vec<u32>> {
+    texts.iter().map(|text| text.tokens.clone()).collect()
+}
+
+fn expect(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), Failed> {
+    match holds {
+        true => Ok(()),
+        false => Err(otherwise().into()),
+    }
+}
+
+fn same_texts(got: &[Generated], want: &[Generated]) -> Result<(), Failed> {
+    let is_same = |(got, want): (&Generated, &Generated)| {
+        // Logarithms are computed in f32 on the device, a few steps of them.
+        let is_near = |got: f64, want: f64| (got - want).abs() < 1e-4;
+        got.tokens == want.tokens
+            && got.stop == want.stop
+            && is_near(got.log_probability, want.log_probability)
+            && is_near(got.score, want.score)
+    };
+    let same = got.len() == want.len() && got.iter().zip(want).all(is_same);
+    expect(same, || format!("{got:?}, not {want:?}"))
+}
+
+/// How far counts are from what these shares would give: Pearson's chi-square.
+fn chi_square(counts: &[usize], shares: &[f64]) -> f64 {
+    let total = counts.iter().sum::<usize>() as f64;
+    let term =
+        |(count, share): (&usize, &f64)| (*count as f64 - share * total).powi(2) / (share * total);
+    let seen = |(count, share): &(&usize, &f64)| *share > &0.0 || *count > &0;
+    counts.iter().zip(shares).filter(seen).map(term).sum()
+}
+
+/// How often each token of [`SHARES`] is drawn, of 3,200 draws.
+fn counts(strategy: Strategy, device: &Device) -> Result<Vec<usize>, Failed> {
+    let toy = Toy::new(SHARES.len(), unchanging, device);
+    let config = GenerateConfig::new(strategy)
+        .with_max_length(16)
+        .with_seed(3);
+    let mut counts = vec![0; SHARES.len()];
+    let texts = toy.best(&[&[1_u32][..]; 200], &config)?;
+    for token in texts.iter().flat_map(|text| &text.tokens) {
+        counts[*token as usize] += 1;
+    }
+    Ok(counts)
+}
+
+/// Four degrees of freedom: once in ten thousand by chance, and the seed is fixed.
+const CHI_SQUARE: f64 = 23.5;
+
+fn drawn_by(strategy: Strategy, shares: [f64; 5], device: &Device) -> Result<(), Failed> {
+    let counts = counts(strategy, device)?;
+    let total: f64 = shares.iter().sum();
+    let off = chi_square(&counts, &shares.map(|share| share / total));
+    expect(off < CHI_SQUARE, || {
+        format!("{strategy:?}: {counts:?} for {shares:?} are {off} off")
+    })
+}
+
+/// A config of each strategy, with an end.
+fn each_strategy() -> [GenerateConfig; 3] {
+    let sample = GenerateConfig::new(Strategy::sample(1.0)).with_seed(5);
+    [GenerateConfig::default(), sample, beam(3, 0.6, 2)]
+        .map(|config| config.with_end(Some(END)).with_max_length(7))
+}
+
+fn has_repeated(text: &[u32], size: usize) -> bool {
+    let ngrams: Vec<_> = text.windows(size).collect();
+    (1..ngrams.len()).any(|at| ngrams[..at].contains(&ngrams[at]))
+}
+
+fn refused(toy: &Toy, prompts: &[&[u32]], config: GenerateConfig, why: &str) -> Result<(), Failed> {
+    match generate(toy, vec![vec![]; prompts.len()], prompts, &config) {
+        Err(error) if error.to_string() == why => Ok(()),
+        other => Err(format!("{other:?}, not {why}").into()),
+    }
+}
+
+const TESTS: &[(&str, Test)] = &[
+    ("a-beam-of-everything-is-exhaustive", |device| {
+        let toy = Toy::new(4, scattered, device);
+        let prompts: [&[u32]; 2] = [&[1], &[2, 3]];
+        for max_length in 1..=4 {
+            for length_penalty in [0.0, 0.6, 1.5] {
+                for n_best in [1, 3] {
+                    // 3 · 3 · 3 · 4 tokens are looked at in the last step.
+                    let config = beam(108, length_penalty, n_best)
+                        .with_end(Some(END))
+                        .with_max_length(max_length);
+                    let got = toy.texts(&prompts, &config)?;
+                    for (prompt, got) in prompts.iter().zip(&got) {
+                        let all = toy.all_texts(prompt, max_length, length_penalty);
+                        same_texts(got, &all[..n_best])?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }),
+    ("a-narrow-beam-keeps-what-it-finishes", |device| {
+        // What it finds is among all texts, in order, and not worse than a narrower one's.
+        let toy = Toy::new(4, scattered, device);
+        let all = toy.all_texts(&[2], 4, 0.6);
+        let mut last = f64::NEG_INFINITY;
+        for beams in [2, 8, 32] {
+            let config = beam(beams, 0.6, 2).with_end(Some(END)).with_max_length(4);
+            let found = toy.texts(&[&[2]], &config)?.concat();
+            for text in &found {
+                let known = all
+                    .iter()
+                    .find(|known| known.tokens == text.tokens && known.stop == text.stop);
+                same_texts(
+                    &[text.clone()],
+                    &known.cloned().into_iter().collect::<Vec<_>>(),
+                )?;
+            }
+            let scores: Vec<f64> = found.iter().map(|text| text.score).collect();
+            let is_fine = found.len() == 2 && scores[0] >= scores[1] && scores[0] >= last;
+            expect(is_fine, || {
+                format!("{beams} beams: {scores:?} after {last}")
+            })?;
+            last = scores[0];
+        }
+        Ok(())
+    }),
+    ("a-beam-of-one-is-greedy", |device| {
+        let toy = Toy::new(6, scattered, device);
+        let prompts: Vec<Vec<u32>> = (1..6).map(|token| vec![token, 2]).collect();
+        let prompts: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
+        for max_length in [1, 3, 12] {
+            let sized =
+                |config: GenerateConfig| config.with_end(Some(END)).with_max_length(max_length);
+            let greedy = toy.best(&prompts, &sized(GenerateConfig::default()))?;
+            same_texts(&toy.best(&prompts, &sized(beam(1, 0.0, 1)))?, &greedy)?;
+            // By way of the host: nothing this long can come twice.
+            let on_host = sized(GenerateConfig::default()).with_no_repeat_ngram(Some(99));
+            same_texts(&toy.best(&prompts, &on_host)?, &greedy)?;
+            for (prompt, greedy) in prompts.iter().zip(&greedy) {
+                let mut text = prompt.to_vec();
+                for token in &greedy.tokens {
+                    let logs = toy.logs(&text);
+                    let best = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                    expect(logs[*token as usize] == best, || format!("{greedy:?}"))?;
+                    text.push(*token);
+                }
+            }
+        }
+        Ok(())
+    }),
+    ("of-equal-tokens-the-first-is-taken", |device| {
+        let toy = Toy::new(4, |_, token| f64::from(token.min(2)), device);
+        let config = GenerateConfig::default().with_max_length(2);
+        for config in [config.clone(), config.with_no_repeat_ngram(Some(9))] {
+            let got = tokens(&toy.best(&[&[1]], &config)?);
+            expect(got == [[2, 2]], || format!("{got:?}"))?;
+        }
+        Ok(())
+    }),
+    ("draws-are-as-likely-as-the-model-says", |device| {
+        drawn_by(Strategy::sample(1.0), SHARES, device)?;
+        drawn_by(
+            Strategy::sample(0.5),
+            SHARES.map(|share| share * share),
+            device,
+        )?;
+        drawn_by(Strategy::sample(2.0), SHARES.map(f64::sqrt), device)
+    }),
+    ("the-top-alone-is-drawn", |device| {
+        let two = [0.0, 0.4, 0.0, 0.3, 0.0];
+        let three = [0.0, 0.4, 0.0, 0.3, 0.15];
+        for (top_k, top_p, shares) in [
+            (Some(2), None, two),
+            (Some(3), None, three),
+            (None, Some(0.65), two),
+            (None, Some(0.8), three),
+            (Some(3), Some(0.8), two),
+        ] {
+            let strategy = Strategy::Sample {
+                temperature: 1.0,
+                top_k,
+                top_p,
+            };
+            let drawn = counts(strategy, device)?;
+            let total: f64 = shares.iter().sum();
+            let is_same = drawn
+                .iter()
+                .zip(shares)
+                .all(|(count, share)| (*count > 0) == (share > 0.0));
+            expect(is_same, || format!("{strategy:?}: {drawn:?}"))?;
+            let off = chi_square(&drawn, &shares.map(|share| share / total));
+            expect(off < CHI_SQUARE, || format!("{strategy:?}: {drawn:?}"))?;
+        }
+        Ok(())
+    }),
+    ("nothing-comes-twice-that-must-not", |device| {
+        let toy = Toy::new(5, stammer, device);
+        let prompts: [&[u32]; 2] = [&[1, 2], &[3]];
+        let free = GenerateConfig::default().with_max_length(12);
+        let got = &toy.best(&prompts, &free)?[0].tokens;
+        expect(has_repeated(got, 2), || format!("{got:?} does not stammer"))?;
+        for strategy in [free.strategy, Strategy::sample(0.7), Strategy::beam(3)] {
+            for size in [1, 2, 3] {
+                let config = GenerateConfig::new(strategy)
+                    .with_max_length(12)
+                    .with_no_repeat_ngram(Some(size));
+                for (prompt, made) in prompts.iter().zip(toy.best(&prompts, &config)?) {
+                    let text = [prompt, made.tokens.as_slice()].concat();
+                    expect(!has_repeated(&text, size), || format!("{size}: {text:?}"))?;
+                    // Five tokens are soon used up, pairs of them later.
+                    let stop = match size {
+                        1 => Stop::NoChoice,
+                        _ => Stop::Length,
+                    };
+                    expect(made.stop == stop, || format!("{size}: {made:?}"))?;
+                }
+            }
+        }
+        Ok(())
+    }),
+    ("texts-are-as-long-as-they-may-be", |device| {
+        // The end is by far the likeliest.
+        let toy = Toy::new(
+            4,
+            |text, token| scattered(text, token) + 9.0 * f64::from(token == END),
+            device,
+        );
+        for config in each_strategy() {
+            for least in [0, 1, 4, 7] {
+                let config = config.clone().with_min_length(least);
+                let made = toy.best(&[&[1]], &config)?.remove(0);
+                let stop = match least {
+                    7 => Stop::Length,
+                    _ => Stop::End,
+                };
+                let is_fine = made.tokens.len() == least && made.stop == stop;
+                expect(is_fine, || format!("{config:?}: {made:?}"))?;
+            }
+        }
+        // And without an end there is none: the token is one like the others.
+        let endless = GenerateConfig::default().with_max_length(3);
+        let made = toy.best(&[&[1]], &endless)?.remove(0);
+        expect(made.tokens == [END; 3] && made.stop == Stop::Length, || {
+            format!("{made:?}")
+        })
+    }),
+    ("a-model-without-more-positions-stops", |device| {
+        let toy = Toy {
+            longest: Some(5),
+            ..Toy::new(
+                4,
+                |text, token| scattered(text, token) - 99.0 * f64::from(token == END),
+                device,
+            )
+        };
+        // The last token that is made needs no position.
+        for config in each_strategy() {
+            let made = toy.best(&[&[1, 2, 3], &[1; 5]], &config)?;
+            let lengths: Vec<usize> = made.iter().map(|made| made.tokens.len()).collect();
+            let is_fine = lengths == [3, 1] && made.iter().all(|made| made.stop == Stop::Length);
+            expect(is_fine, || format!("{config:?}: {made:?}"))?;
+        }
+        Ok(())
+    }),
+    ("a-seed-says-what-is-drawn", |device| {
+        let toy = Toy::new(6, scattered, device);
+        let config = GenerateConfig::new(Strategy::sample(1.5)).with_max_length(12);
+        let prompts: [&[u32]; 2] = [&[1], &[1]];
+        let draw = |seed| toy.best(&prompts, &config.clone().with_seed(seed));
+        let (one, again, other) = (draw(1)?, draw(1)?, draw(2)?);
+        same_texts(&one, &again)?;
+        expect(tokens(&one) != tokens(&other), || {
+            "seeds change nothing".to_owned()
+        })?;
+        // Rows with the same prompt have a stream each.
+        expect(one[0].tokens != one[1].tokens, || {
+            "rows are alike".to_owned()
+        })
+    }),
+    ("rows-know-nothing-of-each-other", |device| {
+        let toy = Toy::new(5, scattered, device);
+        for config in each_strategy() {
+            let prompts: [&[u32]; 3] = [&[1, 2, 3, 4], &[2], &[4, 4, 1]];
+            let together = toy.texts(&prompts, &config)?;
+            for (row, prompt) in prompts.iter().enumerate() {
+                // As the same row among others, all of one length.
+                let others = toy.texts(&[*prompt; 3], &config)?;
+                same_texts(&together[row], &others[row])?;
+                if !matches!(config.strategy, Strategy::Sample { .. }) {
+                    same_texts(&together[row], &toy.texts(&[prompt], &config)?[0])?;
+                }
+            }
+        }
+        Ok(())
+    }),
+    ("finished-rows-cost-nothing", |device| {
+        let prompts: [&[u32]; 4] = [&[2], &[4], &[1], &[4, 4]];
+        for (config, rows) in [
+            // The last row is given one token more.
+            (GenerateConfig::default(), vec![4, 3, 2, 2, 1]),
+            (beam(1, 0.0, 1), vec![4, 3, 2, 2, 1]),
+        ] {
+            let toy = Toy::new(5, countdown, device);
+            let made = toy.best(&prompts, &config.with_end(Some(END)))?;
+            let expected: [&[u32]; 4] = [&[1], &[3, 2, 1], &[], &[3, 2, 1]];
+            expect(tokens(&made) == expected, || format!("{made:?}"))?;
+            let counted = toy.rows.take();
+            expect(counted == rows, || format!("{counted:?}, not {rows:?}"))?;
+        }
+        // A beam of three holds three rows at most, and one for a prompt.
+        let toy = Toy::new(5, scattered, device);
+        let config = beam(3, 0.0, 1).with_max_length(4);
+        toy.best(&[&[1], &[2, 3]], &config)?;
+        let counted = toy.rows.take();
+        expect(counted == [2, 4, 6, 6, 3], || format!("{counted:?}"))
+    }),
+    ("tokens-are-told-as-they-come", |device| {
+        let toy = Toy::new(5, scattered, device);
+        let prompts: [&[u32]; 3] = [&[1, 2, 3], &[2], &[4]];
+        for config in each_strategy() {
+            let mut told = vec![vec![]; 3];
+            let state = vec![vec![]; 3];
+            let made = generate_streaming(&toy, state, &prompts, &config, |row, token| {
+                told[row].push(token);
+            });
+            let made = made.map_err(|error| error.to_string())?;
+            let best: Vec<_> = made.iter().map(|texts| texts[0].tokens.clone()).collect();
+            expect(told == best, || format!("{told:?}, not {best:?}"))?;
+        }
+        Ok(())
+    }),
+    ("what-cannot-be-continued-is-refused", |device| {
+        let toy = Toy {
+            longest: Some(3),
+            ..Toy::new(4, scattered, device)
+        };
+        let config = GenerateConfig::default;
+        refused(
+            &toy,
+            &[&[1], &[]],
+            config(),
+            "row 1 has no prompt: a text is continued from one token at least",
+        )?;
+        refused(
+            &toy,
+            &[&[1], &[2, 4]],
+            config(),
+            "token 4 at place 1 of row 1 is outside of the vocabulary: it has 4 tokens, 0 to 3",
+        )?;
+        refused(
+            &toy,
+            &[&[1; 4]],
+            config(),
+            "row 0 has 4 tokens, and the model has positions for 3 of them",
+        )?;
+        refused(
+            &toy,
+            &[&[1]],
+            config().with_end(Some(4)),
+            "end must be below the 4 tokens there are, got 4",
+        )?;
+        let none = toy.texts(&[], &config())?;
+        expect(none.is_empty() && toy.rows.take().is_empty(), || {
+            format!("{none:?}")
+        })
+    }),
+];

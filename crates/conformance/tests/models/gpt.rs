@@ -1,0 +1,359 @@
+//! GPT on a device.
+
+use burn::module::Module;
+use burn::tensor::{Device, Int, Tensor, TensorData, activation};
+use libtest_mimic::{Failed, Trial};
+use zoo_attention::{Mechanism, MechanismConfig};
+use zoo_models::{
+    Activation, Generative, Gpt, GptConfig, ModelError, PositionsConfig, Tokens, token_loss,
+};
+
+use crate::mechanisms::{lookers, small};
+use crate::support::{equal, is_refused, numbers, overfits, same};
+
+type Test = fn(&Device) -> Result<(), Failed>;
+
+pub(crate) fn trials(device: &Device) -> Vec<Trial> {
+    let mut trials: Vec<Trial> = TESTS
+        .iter()
+        .map(|&(name, test)| {
+            let device = device.clone();
+            Trial::test(format!("gpt/{name}"), move || test(&device))
+        })
+        .collect();
+    for (mechanism, positions) in LEARNING {
+        let device = device.clone().autodiff();
+        trials.push(Trial::test(
+            format!("gpt/learns-by-heart-with-{mechanism}"),
+            move || learns_by_heart(small(mechanism), positions, &device),
+        ));
+    }
+    for (mechanism, positions) in STEPPING {
+        let device = device.clone();
+        trials.push(Trial::test(
+            format!("gpt/steps-with-{mechanism}-and-{}", positions.word()),
+            move || steps(small(mechanism), positions, &device),
+        ));
+    }
+    for mechanism in lookers() {
+        let device = device.clone();
+        trials.push(Trial::test(
+            format!("gpt/padding-changes-nothing-with-{}", mechanism.mechanism()),
+            move || padding_changes_nothing(mechanism.clone(), &device),
+        ));
+    }
+    trials
+}
+
+const ROTARY: PositionsConfig = PositionsConfig::Rotary { theta: 1e4 };
+const LEARNED: PositionsConfig = PositionsConfig::Learned { longest: 12 };
+
+const LEARNING: [(Mechanism, PositionsConfig); 4] = [
+    (Mechanism::Flash, LEARNED),
+    (Mechanism::Linear, ROTARY),
+    (Mechanism::SlidingWindow, PositionsConfig::Alibi),
+    (Mechanism::Retention, PositionsConfig::None),
+];
+
+const STEPPING: [(Mechanism, PositionsConfig); 9] = [
+    (Mechanism::Flash, LEARNED),
+    (Mechanism::Flash, PositionsConfig::Alibi),
+    (Mechanism::GroupedQuery, ROTARY),
+    (Mechanism::Linear, PositionsConfig::Sinusoidal),
+    (Mechanism::Performer, LEARNED),
+    (Mechanism::Retention, ROTARY),
+    (Mechanism::SlidingWindow, PositionsConfig::None),
+    (Mechanism::Longformer, PositionsConfig::Alibi),
+    (Mechanism::Additive, PositionsConfig::Sinusoidal),
+];
+
+fn config(mechanism: MechanismConfig, positions: PositionsConfig) -> GptConfig {
+    GptConfig::new(11, 16, 4, 2)
+        .with_d_feed_forward(Some(24))
+        .with_dropout(0.0)
+        .with_mechanism(mechanism)
+        .with_positions(positions)
+}
+
+/// A model whose numbers are not as small as they are drawn: differences are to be seen.
+fn model(config: &GptConfig, device: &Device) -> Gpt {
+    device.seed(11);
+    let mut model = config.init(device);
+    model.embedding.weight = model.embedding.weight.map(|weight| weight.mul_scalar(40.0));
+    model
+}
+
+/// Each row begins with a token of its own, so that all others can be known.
+fn rows() -> [Vec<u32>; 3] {
+    [
+        vec![0, 5, 3, 3, 9, 1, 7],
+        vec![1, 5, 4, 10],
+        vec![2, 8, 8, 6, 3],
+    ]
+}
+
+fn learns_by_heart(
+    mechanism: MechanismConfig,
+    positions: PositionsConfig,
+    device: &Device,
+) -> Result<(), Failed> {
+    device.seed(5);
+    let model = config(mechanism, positions).init(device);
+    let (given, wanted): (Vec<_>, Vec<_>) = rows()
+        .iter()
+        .map(|row| (row[..row.len() - 1].to_vec(), row[1..].to_vec()))
+        .unzip();
+    let given = Tokens::new(&given, model.limits(), device)?;
+    let wanted = Tokens::new(&wanted, model.limits(), device)?;
+    overfits(model, 0.03, 60, |model| {
+        token_loss(model.forward(&given), &wanted, 0.0)
+    })
+}
+
+fn ids(rows: &[Vec<u32>], device: &Device) -> Tensor<2, Int> {
+    let width = rows[0].len();
+    let numbers: Vec<i64> = rows.concat().into_iter().map(i64::from).collect();
+    Tensor::from_data(TensorData::new(numbers, [rows.len(), width]), device)
+}
+
+/// Token by token, and several at a time, gives what all at once give.
+fn steps(
+    mechanism: MechanismConfig,
+    positions: PositionsConfig,
+    device: &Device,
+) -> Result<(), Failed> {
+    let model = model(&config(mechanism, positions), device);
+    let rows = [
+        vec![0, 5, 3, 3, 9, 1, 7],
+        vec![1, 5, 4, 10, 2, 2, 0],
+        vec![2, 8, 8, 6, 3, 10, 4],
+    ];
+    let tokens = Tokens::new(&rows, model.limits(), device)?;
+    let at_once = model.forward(&tokens); // [3, 7, 11]
+    for parts in [vec![1; 7], vec![3, 1, 2, 1]] {
+        let mut state = model.start(3)?;
+        let mut first = 0;
+        for new in parts {
+            let next = tokens.ids().slice_dim(1, first..first + new);
+            first += new;
+            let got = model.advance(next, &mut state);
+            let want = at_once.clone().slice_dim(1, first - 1..first);
+            same(got, want.reshape([3, 11]))
+                .map_err(|error| format!("place {}: {error:?}", first - 1))?;
+        }
+    }
+    chosen_rows_go_on(&model, &rows, device)
+}
+
+/// Rows of a state that were chosen are as if the others had never been there.
+fn chosen_rows_go_on(model: &Gpt, rows: &[Vec<u32>], device: &Device) -> Result<(), Failed> {
+    let part = |of: &[usize], from: usize, to: usize| {
+        let rows: Vec<Vec<u32>> = of.iter().map(|row| rows[*row][from..to].to_vec()).collect();
+        ids(&rows, device)
+    };
+    let mut all = model.start(3)?;
+    model.advance(part(&[0, 1, 2], 0, 4), &mut all);
+    let mut chosen = model.select(&all, &[2, 0]);
+    equal(model.rows(&chosen), 2)?;
+    let mut alone = model.start(2)?;
+    model.advance(part(&[2, 0], 0, 4), &mut alone);
+    for place in 4..6 {
+        let next = || part(&[2, 0], place, place + 1);
+        same(
+            model.advance(next(), &mut chosen),
+            model.advance(next(), &mut alone),
+        )?;
+    }
+    Ok(())
+}
+
+/// A row beside a longer one, whatever is behind its end, is what it is alone.
+fn padding_changes_nothing(mechanism: MechanismConfig, device: &Device) -> Result<(), Failed> {
+    let model = model(&config(mechanism, LEARNED), device);
+    let (short, long) = (vec![3, 1, 4, 1, 5], vec![9, 2, 6, 5, 3, 5, 8, 9, 7, 10, 3]);
+    let alone = Tokens::new(&[&short], model.limits(), device)?;
+    let padded: Vec<u32> = short.iter().chain(&[10, 0, 7, 7, 2, 6]).copied().collect();
+    let both = Tokens::of_tensor(ids(&[long.clone(), padded], device), vec![11, 5]);
+    let both = model.forward(&both);
+    let of_short = both.clone().slice_dim(0, 1..2).slice_dim(1, 0..5);
+    same(of_short, model.forward(&alone))?;
+    let alone = Tokens::new(&[&long], model.limits(), device)?;
+    same(both.slice_dim(0, 0..1), model.forward(&alone))
+}
+
+const TESTS: &[(&str, Test)] = &[
+    ("parameters-are-counted", |device| {
+        let config = GptConfig::new(11, 8, 2, 2)
+            .with_d_feed_forward(Some(16))
+            .with_positions(PositionsConfig::Learned { longest: 6 });
+        let count = |config: GptConfig| config.init(device).parameters();
+        // Four projections of 8 x 8 and a bias; 8 x 16 and back; two norms.
+        let layer = 4 * (64 + 8) + (128 + 16) + (128 + 8) + 2 * 16;
+        let all = 11 * 8 + 6 * 8 + 2 * layer + 16;
+        equal(count(config.clone()), all)?;
+        equal(config.init(device).num_params(), all)?;
+        equal(count(config.clone().with_tied(false)), all + 8 * 11)?;
+        // Keys and values of one head of 4 numbers.
+        let fewer = 2 * 2 * (8 * 4 + 4);
+        equal(count(config.clone().with_kv_heads(Some(1))), all - fewer)?;
+        let gates = 2 * (128 + 16);
+        let swiglu = config.clone().with_activation(Activation::Swiglu);
+        equal(count(swiglu), all + gates)?;
+        let biases = 2 * (4 * 8 + 16 + 8 + 2 * 8) + 8;
+        equal(count(config.clone().with_bias(false)), all - biases)?;
+        // Random features are drawn, not learned.
+        let redrawn = config.with_mechanism(MechanismConfig::Performer {
+            features: 4,
+            seed: 0,
+            redraw: std::num::NonZeroUsize::new(5),
+        });
+        equal(count(redrawn), all)
+    }),
+    ("work-is-counted", |device| {
+        let config = GptConfig::new(11, 8, 2, 2).with_d_feed_forward(Some(16));
+        // Three tokens: four projections, six pairs of each head, two matrices.
+        let layer = 2 * 3 * 4 * 64 + 6 * 2 * 4 * 4 + 2 * 3 * 2 * 128;
+        let all = 2 * layer + 2 * 3 * 8 * 11;
+        let flops = config.init(device).flops(5, 3);
+        equal(flops, f64::from(5 * all))
+    }),
+    ("is-shown-in-a-table", |device| {
+        let model = GptConfig::new(1000, 8, 2, 2).init(device);
+        let text = model.to_string();
+        let is_there = |part: &str| text.contains(part);
+        let parts = [
+            "GPT of 2 layers, flash",
+            "1000 x 8",
+            "learned",
+            "2 x 8, 2 heads, flash, gelu-tanh 32, pre-norm",
+            "the embedding's",
+        ];
+        match parts.into_iter().all(is_there) {
+            true => Ok(()),
+            false => Err(text.into()),
+        }
+    }),
+    ("a-sequence-that-is-too-long-is-refused", |device| {
+        let model = config(MechanismConfig::Flash, LEARNED).init(device);
+        let long = [vec![1; 13]];
+        let refused = Tokens::new(&long, model.limits(), device);
+        equal(
+            refused.err(),
+            Some(ModelError::TooLong {
+                row: 0,
+                length: 13,
+                longest: 12,
+            }),
+        )?;
+        let unchecked = Tokens::of_tensor(ids(&long, device), vec![13]);
+        is_refused(
+            || {
+                model.forward(&unchecked);
+            },
+            "positions: there are 12 learned ones, got a sequence of 13 places",
+        )?;
+        let mut state = model.start(1)?;
+        model.advance(ids(&[vec![1; 12]], device), &mut state);
+        is_refused(
+            || {
+                model.advance(ids(&[vec![1]], device), &mut state);
+            },
+            "positions: there are 12 learned ones, got a sequence of 13 places",
+        )
+    }),
+    ("what-cannot-go-token-by-token-says-so", |device| {
+        let model = config(Mechanism::BigBird.into(), LEARNED).init(device);
+        match model.start(2) {
+            Ok(_) => Err("bigbird decodes".into()),
+            Err(error) => equal(
+                error.to_string().as_str(),
+                "mechanism: mechanism bigbird cannot decode: what a place sees depends on how \
+                 many there will be",
+            ),
+        }
+    }),
+    ("dropout-is-for-training-alone", |device| {
+        let autodiff = &device.clone().autodiff();
+        let dropping = config(MechanismConfig::Flash, LEARNED)
+            .with_dropout(0.5)
+            .init(autodiff);
+        let tokens = |device: &Device| Tokens::new(&rows(), dropping.limits(), device);
+        let given = tokens(autodiff)?;
+        let [once, again] = [dropping.forward(&given), dropping.forward(&given)];
+        if same(once, again).is_ok() {
+            return Err("nothing was forgotten, or the same twice".into());
+        }
+        let valid = dropping.valid();
+        let given = tokens(device)?;
+        same(valid.forward(&given), valid.forward(&given))
+    }),
+    ("activations-are-what-they-are-called", |device| {
+        for activation in [
+            Activation::Relu,
+            Activation::Gelu,
+            Activation::GeluTanh,
+            Activation::Swiglu,
+        ] {
+            let model = GptConfig::new(3, 2, 1, 1)
+                .with_d_feed_forward(Some(3))
+                .with_activation(activation)
+                .init(device);
+            let network = &model.layers[0].feed_forward;
+            let x = Tensor::<3>::from_data([[[1.5, -70.0], [-30.0, 40.0]]], device);
+            let inner = network.inner.forward(x.clone());
+            let by_hand: Vec<f32> = numbers(inner.clone())?
+                .into_iter()
+                .map(|x| by(activation, x))
+                .collect();
+            let by_hand = Tensor::<3>::from_data(TensorData::new(by_hand, [1, 2, 3]), device);
+            let inside = match &network.gate {
+                Some(gate) => activation::silu(gate.forward(x.clone())) * inner,
+                None => by_hand,
+            };
+            same(network.forward(x), network.outer.forward(inside))
+                .map_err(|error| format!("{activation:?}: {error:?}"))?;
+        }
+        Ok(())
+    }),
+    ("rows-of-a-state-must-fit", |device| {
+        let model = config(MechanismConfig::Flash, LEARNED).init(device);
+        let mut state = model.start(2)?;
+        is_refused(
+            || {
+                model.advance(ids(&[vec![1, 2]], device), &mut state);
+            },
+            "GPT: tokens must be [rows = 2, new], at least one new, got [1, 2]",
+        )
+    }),
+];
+
+/// An activation, by its definition.
+fn by(activation: Activation, x: f32) -> f32 {
+    let x = f64::from(x);
+    let y = match activation {
+        Activation::Relu => x.max(0.0),
+        Activation::Gelu => x * below(x),
+        Activation::GeluTanh => {
+            let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
+            0.5 * x * (1.0 + inner.tanh())
+        }
+        Activation::Swiglu => x / (1.0 + (-x).exp()),
+    };
+    y as f32
+}
+
+/// The share of a normal distribution that is below `x`: half of it, and the area up to there
+/// by Simpson's rule.
+fn below(x: f64) -> f64 {
+    let density = |x: f64| (-x * x / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt();
+    let strips = 200;
+    let width = x / f64::from(strips);
+    let area: f64 = (0..strips)
+        .map(|strip| {
+            let left = f64::from(strip) * width;
+            width / 6.0
+                * (density(left) + 4.0 * density(left + width / 2.0) + density(left + width))
+        })
+        .sum();
+    0.5 + area
+}

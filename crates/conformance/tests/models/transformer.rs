@@ -1,0 +1,408 @@
+//! The Transformer on a device.
+
+use burn::module::Module;
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use libtest_mimic::{Failed, Trial};
+use zoo_attention::{Mechanism, MechanismConfig};
+use zoo_models::{
+    Activation, Generative, ModelError, Norm, PositionsConfig, Tokens, Transformer,
+    TransformerConfig, Tying, token_loss,
+};
+
+use crate::mechanisms::{lookers, small};
+use crate::support::{equal, is_refused, numbers, overfits, same};
+
+type Test = fn(&Device) -> Result<(), Failed>;
+
+pub(crate) fn trials(device: &Device) -> Vec<Trial> {
+    let mut trials: Vec<Trial> = TESTS
+        .iter()
+        .map(|&(name, test)| {
+            let device = device.clone();
+            Trial::test(format!("transformer/{name}"), move || test(&device))
+        })
+        .collect();
+    for (index, attentions) in LEARNING.into_iter().enumerate() {
+        let device = device.clone().autodiff();
+        trials.push(Trial::test(
+            format!("transformer/learns-by-heart-with-{}", words(attentions)),
+            move || learns_by_heart(attentions, index, &device),
+        ));
+    }
+    for (attentions, norm, positions) in STEPPING {
+        let device = device.clone();
+        trials.push(Trial::test(
+            format!(
+                "transformer/steps-with-{}-{}-norm-and-{}",
+                words(attentions),
+                norm.word(),
+                positions.word()
+            ),
+            move || steps(attentions, norm, positions, &device),
+        ));
+    }
+    for mechanism in lookers() {
+        let device = device.clone();
+        let name = mechanism.mechanism();
+        trials.push(Trial::test(
+            format!("transformer/padding-changes-nothing-with-{name}"),
+            move || padding_changes_nothing(mechanism.clone(), &device),
+        ));
+    }
+    trials
+}
+
+/// The source to itself, the target to itself, the target to the source.
+type Attentions = [Mechanism; 3];
+
+fn words([encoder, decoder, cross]: Attentions) -> String {
+    format!("{encoder}-{decoder}-{cross}")
+}
+
+const ROTARY: PositionsConfig = PositionsConfig::Rotary { theta: 1e4 };
+const LEARNED: PositionsConfig = PositionsConfig::Learned { longest: 12 };
+
+const LEARNING: [Attentions; 3] = [
+    [Mechanism::Flash, Mechanism::Flash, Mechanism::Flash],
+    [
+        Mechanism::SlidingWindow,
+        Mechanism::Retention,
+        Mechanism::Additive,
+    ],
+    [Mechanism::Linear, Mechanism::Linear, Mechanism::LocalP],
+];
+
+const STEPPING: [(Attentions, Norm, PositionsConfig); 12] = {
+    use Mechanism as M;
+    use PositionsConfig as P;
+    [
+        ([M::Flash, M::Flash, M::Flash], Norm::Post, P::Sinusoidal),
+        ([M::Flash, M::Flash, M::Flash], Norm::Pre, P::Alibi),
+        ([M::Flash, M::Linear, M::Linear], Norm::Pre, LEARNED),
+        ([M::Linear, M::Retention, M::LocalM], Norm::Pre, ROTARY),
+        ([M::Lsh, M::SlidingWindow, M::LocalP], Norm::Post, P::None),
+        (
+            [M::BigBird, M::Performer, M::Performer],
+            Norm::Post,
+            P::Sinusoidal,
+        ),
+        ([M::Strided, M::Longformer, M::Additive], Norm::Post, ROTARY),
+        ([M::Fixed, M::Block, M::Hard], Norm::Pre, P::None),
+        (
+            [M::LocalM, M::LocalM, M::Multiplicative],
+            Norm::Pre,
+            P::Sinusoidal,
+        ),
+        ([M::Flash, M::Standard, M::Standard], Norm::Post, LEARNED),
+        (
+            [M::MultiQuery, M::MultiQuery, M::MultiQuery],
+            Norm::Pre,
+            ROTARY,
+        ),
+        ([M::GroupedQuery, M::Dot, M::Dot], Norm::Post, P::Alibi),
+    ]
+};
+
+fn config([encoder, decoder, cross]: [MechanismConfig; 3]) -> TransformerConfig {
+    TransformerConfig::new(9, 11)
+        .with_d_model(16)
+        .with_heads(4)
+        .with_encoder_layers(1)
+        .with_decoder_layers(2)
+        .with_d_feed_forward(Some(24))
+        .with_dropout(0.0)
+        .with_encoder_mechanism(encoder)
+        .with_decoder_mechanism(decoder)
+        .with_cross_mechanism(cross)
+}
+
+fn sources() -> [Vec<u32>; 3] {
+    [vec![1, 2, 3, 4, 5, 6], vec![7, 8], vec![4, 4, 1, 8]]
+}
+
+fn learns_by_heart(attentions: Attentions, index: usize, device: &Device) -> Result<(), Failed> {
+    device.seed(5);
+    // Every activation, norm and tying once.
+    let activation = [Activation::Relu, Activation::Swiglu, Activation::Gelu][index];
+    let norm = [Norm::Post, Norm::Pre, Norm::Pre][index];
+    let tying = [Tying::Decoder, Tying::None, Tying::All][index];
+    let model = config(attentions.map(small))
+        .with_source_vocabulary(11)
+        .with_decoder_layers(1)
+        .with_activation(activation)
+        .with_norm(norm)
+        .with_tying(tying)
+        .init(device);
+    // The first token of each target is the same: the source alone knows the others.
+    let targets = [vec![0, 5, 3, 3, 9], vec![0, 7, 10], vec![0, 2, 2, 6]];
+    let given = targets.each_ref().map(|row| row[..row.len() - 1].to_vec());
+    let wanted = targets.each_ref().map(|row| row[1..].to_vec());
+    let source = Tokens::new(&sources(), model.source_limits(), device)?;
+    let given = Tokens::new(&given, model.target_limits(), device)?;
+    let wanted = Tokens::new(&wanted, model.target_limits(), device)?;
+    overfits(model, 0.02, 60, |model| {
+        token_loss(model.forward(&source, &given), &wanted, 0.0)
+    })
+}
+
+fn ids(rows: &[Vec<u32>], device: &Device) -> Tensor<2, Int> {
+    let width = rows[0].len();
+    let numbers: Vec<i64> = rows.concat().into_iter().map(i64::from).collect();
+    Tensor::from_data(TensorData::new(numbers, [rows.len(), width]), device)
+}
+
+/// Targets that are all as long, and longer than a source.
+fn targets() -> [Vec<u32>; 3] {
+    [
+        vec![0, 5, 3, 3, 9, 1, 7],
+        vec![1, 5, 4, 10, 2, 2, 0],
+        vec![2, 8, 8, 6, 3, 10, 4],
+    ]
+}
+
+/// Token by token, and several at a time, gives what all at once give.
+fn steps(
+    attentions: Attentions,
+    norm: Norm,
+    positions: PositionsConfig,
+    device: &Device,
+) -> Result<(), Failed> {
+    device.seed(11);
+    let mechanisms = attentions.map(|mechanism| match small(mechanism) {
+        // As one that decodes.
+        MechanismConfig::Strided { .. } => MechanismConfig::Strided { stride: Some(2) },
+        other => other,
+    });
+    let model = config(mechanisms)
+        .with_norm(norm)
+        .with_positions(positions)
+        .init(device);
+    let source = Tokens::new(&sources(), model.source_limits(), device)?;
+    let target = Tokens::new(&targets(), model.target_limits(), device)?;
+    let at_once = model.forward(&source, &target); // [3, 7, 11]
+    for parts in [vec![1; 7], vec![3, 1, 2, 1]] {
+        let mut state = model.start(&source)?;
+        let mut first = 0;
+        for new in parts {
+            let next = target.ids().slice_dim(1, first..first + new);
+            first += new;
+            let got = model.advance(next, &mut state);
+            let want = at_once.clone().slice_dim(1, first - 1..first);
+            same(got, want.reshape([3, 11]))
+                .map_err(|error| format!("place {}: {error:?}", first - 1))?;
+        }
+    }
+    chosen_rows_go_on(&model, device)
+}
+
+/// Rows of a state that were chosen are as if the others had never been there: nor the
+/// padding that the longest source brought.
+fn chosen_rows_go_on(model: &Transformer, device: &Device) -> Result<(), Failed> {
+    let part = |of: &[usize], from: usize, to: usize| {
+        let targets = targets();
+        let row = |row: &usize| targets[*row][from..to].to_vec();
+        ids(&of.iter().map(row).collect::<Vec<_>>(), device)
+    };
+    let source = Tokens::new(&sources(), model.source_limits(), device)?;
+    let mut all = model.start(&source)?;
+    model.advance(part(&[0, 1, 2], 0, 4), &mut all);
+    let mut chosen = model.select(&all, &[2, 1, 2]);
+    equal(model.rows(&chosen), 3)?;
+    let [_, second, third] = sources();
+    let rows = [third.clone(), second, third];
+    let source = Tokens::new(&rows, model.source_limits(), device)?;
+    let mut alone = model.start(&source)?;
+    model.advance(part(&[2, 1, 2], 0, 4), &mut alone);
+    for place in 4..6 {
+        let next = || part(&[2, 1, 2], place, place + 1);
+        same(
+            model.advance(next(), &mut chosen),
+            model.advance(next(), &mut alone),
+        )?;
+    }
+    Ok(())
+}
+
+/// A pair beside a longer one, whatever is behind its ends, is what it is alone. The
+/// mechanism is tried wherever it can be.
+fn padding_changes_nothing(mechanism: MechanismConfig, device: &Device) -> Result<(), Failed> {
+    device.seed(3);
+    let everywhere = config([(); 3].map(|()| mechanism.clone()));
+    let mut config = everywhere.clone();
+    // Not across, or not ahead either.
+    if let Err(ModelError::Mechanism { field, .. }) = config.check() {
+        if field == "encoder_mechanism" {
+            config = config.with_encoder_mechanism(MechanismConfig::Flash);
+        }
+        config = config.with_cross_mechanism(MechanismConfig::Flash);
+    }
+    let model = config.try_init(device)?;
+    let (source, target) = (vec![3, 1, 4, 1, 5], vec![2, 7, 1, 8]);
+    let alone = model.forward(
+        &Tokens::new(&[&source], model.source_limits(), device)?,
+        &Tokens::new(&[&target], model.target_limits(), device)?,
+    );
+    let beside = |row: &[u32], longer: Vec<u32>, rest: &[u32]| {
+        let padded = [row, rest].concat();
+        Tokens::of_tensor(
+            ids(&[longer.clone(), padded], device),
+            vec![longer.len(), row.len()],
+        )
+    };
+    let sources = beside(&source, vec![8, 7, 6, 5, 4, 3, 2, 1, 0], &[7, 7, 8, 1]);
+    let targets = beside(&target, vec![9, 9, 8, 2, 4, 5], &[10, 3]);
+    let both = model.forward(&sources, &targets);
+    same(both.slice_dim(0, 1..2).slice_dim(1, 0..4), alone)
+}
+
+const TESTS: &[(&str, Test)] = &[
+    ("parameters-are-counted", |device| {
+        let config = TransformerConfig::new(9, 9)
+            .with_d_model(8)
+            .with_heads(2)
+            .with_encoder_layers(2)
+            .with_decoder_layers(3)
+            .with_d_feed_forward(Some(16));
+        let count = |config: TransformerConfig| config.init(device).parameters();
+        // Four projections of 8 x 8 and a bias; 8 x 16 and back; a norm.
+        let (attention, network, norm) = (4 * (64 + 8), (128 + 16) + (128 + 8), 16);
+        let encoder = 2 * (attention + network + 2 * norm) + norm;
+        let decoder = 3 * (2 * attention + network + 3 * norm) + norm;
+        let layers = encoder + decoder;
+        let table = 9 * 8;
+        equal(count(config.clone()), 2 * table + layers)?;
+        equal(config.init(device).num_params(), 2 * table + layers)?;
+        let with = |tying: Tying| count(config.clone().with_tying(tying));
+        equal(with(Tying::None), 3 * table + 9 + layers)?;
+        equal(with(Tying::All), table + layers)?;
+        let without = count(config.clone().with_final_norm(false));
+        equal(without, 2 * table + layers - 2 * norm)?;
+        let learned = config
+            .clone()
+            .with_positions(PositionsConfig::Learned { longest: 5 });
+        equal(count(learned), 2 * table + layers + 2 * 5 * 8)?;
+        let additive = config.with_cross_mechanism(MechanismConfig::Additive);
+        equal(count(additive), 2 * table + layers + 3 * 8)
+    }),
+    ("work-is-counted", |device| {
+        let model = TransformerConfig::new(9, 11)
+            .with_d_model(8)
+            .with_heads(2)
+            .with_encoder_layers(1)
+            .with_decoder_layers(1)
+            .with_d_feed_forward(Some(16))
+            .init(device);
+        // Sources of 4 tokens and targets of 3: projections, pairs of each head, networks.
+        let encoder = 2 * 4 * 4 * 64 + 16 * 2 * 4 * 4 + 2 * 4 * 2 * 128;
+        let own = 2 * 3 * 4 * 64 + 6 * 2 * 4 * 4;
+        let across = 2 * (3 * 2 + 4 * 2) * 64 + 12 * 2 * 4 * 4;
+        let decoder = own + across + 2 * 3 * 2 * 128;
+        let head = 2 * 3 * 8 * 11;
+        equal(
+            model.flops(2, 4, 3),
+            f64::from(2 * (encoder + decoder + head)),
+        )
+    }),
+    ("is-shown-in-a-table", |device| {
+        let model = config(LEARNING[1].map(small))
+            .with_source_vocabulary(11)
+            .with_tying(Tying::All);
+        let text = model.init(device).to_string();
+        let is_there = |part: &str| text.contains(part);
+        let parts = [
+            "Transformer of 1 + 2 layers",
+            "the target's",
+            "1 x 16, 4 heads, sliding-window, relu 24, post-norm",
+            "2 x 16, 4 heads, retention, across additive, relu 24, post-norm",
+            "the target embedding's",
+        ];
+        match parts.into_iter().all(is_there) {
+            true => Ok(()),
+            false => Err(text.into()),
+        }
+    }),
+    ("empty-sequences-have-an-answer", |device| {
+        for mechanism in [
+            MechanismConfig::Flash,
+            Mechanism::Linear.into(),
+            MechanismConfig::LocalP { window: 2 },
+            MechanismConfig::Strided { stride: None },
+        ] {
+            let across = match mechanism {
+                MechanismConfig::Strided { .. } => MechanismConfig::Additive,
+                ref other => other.clone(),
+            };
+            let model = config([mechanism.clone(), mechanism.clone(), across]).init(device);
+            let source = Tokens::new(&[vec![], vec![1, 2, 3]], model.source_limits(), device)?;
+            let target = Tokens::new(&[vec![4], vec![]], model.target_limits(), device)?;
+            let said = numbers(model.forward(&source, &target))?;
+            if said.iter().any(|number| !number.is_finite()) {
+                return Err(format!("{mechanism:?}: {said:?}").into());
+            }
+        }
+        Ok(())
+    }),
+    ("all-three-share-their-vectors", |device| {
+        let device = &device.clone().autodiff();
+        let mechanisms = [(); 3].map(|()| MechanismConfig::Flash);
+        let model = config(mechanisms)
+            .with_source_vocabulary(11)
+            .with_tying(Tying::All)
+            .init(device);
+        // A token of the source alone has a gradient in the only table there is.
+        let source = Tokens::new(&[[3]], model.source_limits(), device)?;
+        let target = Tokens::new(&[[1]], model.target_limits(), device)?;
+        let said = model.forward(&source, &target).slice_dim(2, 0..1);
+        let gradients = said.sum().backward();
+        let table = model.target_embedding.weight.val();
+        let gradient = table.grad(&gradients).ok_or("the table has no gradient")?;
+        let rows = numbers(gradient.abs().sum_dim(1))?;
+        // The target's own token, the source's, and the one that was asked for.
+        let touched: Vec<usize> = (0..11).filter(|row| rows[*row] > 0.0).collect();
+        equal(touched, vec![0, 1, 3])
+    }),
+    ("what-cannot-go-token-by-token-says-so", |device| {
+        let mechanisms = [
+            MechanismConfig::Flash,
+            MechanismConfig::Strided { stride: None },
+            MechanismConfig::Flash,
+        ];
+        let model = config(mechanisms).init(device);
+        let source = Tokens::new(&sources(), model.source_limits(), device)?;
+        match model.start(&source) {
+            Ok(_) => Err("it decodes".into()),
+            Err(error) => equal(
+                error.to_string().as_str(),
+                "decoder_mechanism: mechanism strided cannot decode: what a place sees depends \
+                 on how many there will be",
+            ),
+        }
+    }),
+    ("batches-must-fit", |device| {
+        let model = config([(); 3].map(|()| MechanismConfig::Flash)).init(device);
+        let source = Tokens::new(&sources(), model.source_limits(), device)?;
+        let target = Tokens::new(&[[1, 2]], model.target_limits(), device)?;
+        is_refused(
+            || {
+                model.forward(&source, &target);
+            },
+            "Transformer: a target must be [batch = 3, seq] as the source is, got [1, 2]",
+        )
+    }),
+    ("a-token-of-the-other-vocabulary-is-refused", |device| {
+        let model = config([(); 3].map(|()| MechanismConfig::Flash)).init(device);
+        // The target has a tenth token, the source has not.
+        let tokens = [[1, 10]];
+        Tokens::new(&tokens, model.target_limits(), device)?;
+        let refused = Tokens::new(&tokens, model.source_limits(), device);
+        equal(
+            refused.err(),
+            Some(ModelError::Token {
+                row: 0,
+                place: 1,
+                id: 10,
+                vocabulary: 9,
+            }),
+        )
+    }),
+];

@@ -1,0 +1,247 @@
+//! Weights through files: what comes back, and what is refused.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use burn::module::Module;
+use burn::nn::{Linear, LinearConfig};
+use burn::store::KeyRemapper;
+use burn::tensor::{Device, TensorData};
+use libtest_mimic::{Failed, Trial};
+use zoo_models::weights::{Weights, WeightsError};
+
+type Test = fn(&Device, &Path) -> Result<(), Failed>;
+
+const TESTS: [(&str, Test); 8] = [
+    ("what is written comes back", comes_back),
+    ("a file is never written over", is_not_written_over),
+    ("a name without a format is refused", needs_a_format),
+    ("what does not fit is named", is_named),
+    ("a part of a file is no file", no_part_is_enough),
+    ("a changed number is noticed", changes_are_noticed),
+    ("other names can be given", is_renamed),
+    ("wider numbers become those of the model", is_converted),
+];
+
+pub(crate) fn trials(device: &Device) -> Vec<Trial> {
+    let trial = |(number, (name, test)): (usize, &(&'static str, Test))| {
+        let (device, test) = (device.clone(), *test);
+        Trial::test(format!("weights/{name}"), move || {
+            let folder = Folder::new(number);
+            test(&device, &folder.0)
+        })
+    };
+    TESTS.iter().enumerate().map(trial).collect()
+}
+
+/// A folder that is gone afterwards.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(number: usize) -> Self {
+        let name = format!("zoo-weights-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).expect("a folder for what comes and goes");
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+#[derive(Module, Debug)]
+struct Two {
+    first: Linear,
+    second: Linear,
+}
+
+fn two(device: &Device) -> Two {
+    Two {
+        first: LinearConfig::new(3, 4).init(device),
+        second: LinearConfig::new(4, 2).with_bias(false).init(device),
+    }
+}
+
+fn numbers(model: &Two) -> Vec<(String, Vec<f32>)> {
+    let weights = Weights::of(model);
+    let data = |key: &str| {
+        weights
+            .get(key)
+            .expect("its own key")
+            .to_vec()
+            .expect("f32")
+    };
+    weights
+        .keys()
+        .map(|key| (key.to_owned(), data(key)))
+        .collect()
+}
+
+fn refused(result: Result<Two, WeightsError>, message: &str) -> Result<(), Failed> {
+    match result {
+        Ok(_) => Err(format!("must be refused: {message}").into()),
+        Err(error) if error.to_string().contains(message) => Ok(()),
+        Err(error) => Err(format!("must say {message:?}, says {error}").into()),
+    }
+}
+
+fn comes_back(device: &Device, folder: &Path) -> Result<(), Failed> {
+    let model = two(device);
+    for name in ["model.safetensors", "model.bpk"] {
+        let path = folder.join(name);
+        Weights::of(&model).write(&path)?;
+        let other = two(device);
+        assert_ne!(numbers(&other), numbers(&model), "two draws are alike");
+        let read = Weights::read(&path)?.apply(other)?;
+        assert_eq!(numbers(&read), numbers(&model), "{name}");
+    }
+    let left = fs::read_dir(folder)?.count();
+    assert_eq!(left, 2, "nothing is left lying beside the files");
+    Ok(())
+}
+
+fn is_not_written_over(device: &Device, folder: &Path) -> Result<(), Failed> {
+    for name in ["model.safetensors", "model.bpk"] {
+        let path = folder.join(name);
+        let (old, new) = (two(device), two(device));
+        Weights::of(&old).write(&path)?;
+        let error = Weights::of(&new).write(&path).expect_err("it is there");
+        assert!(matches!(error, WeightsError::Exists { .. }), "{error}");
+        let kept = Weights::read(&path)?.apply(two(device))?;
+        assert_eq!(numbers(&kept), numbers(&old));
+        Weights::of(&new).replace(&path)?;
+        let replaced = Weights::read(&path)?.apply(two(device))?;
+        assert_eq!(numbers(&replaced), numbers(&new));
+    }
+    Ok(())
+}
+
+fn needs_a_format(device: &Device, folder: &Path) -> Result<(), Failed> {
+    for name in ["model", "model.bin", "model.pt"] {
+        let error = Weights::of(&two(device)).write(folder.join(name));
+        let error = error.expect_err("no format of ours");
+        let text = error.to_string();
+        assert!(text.contains(".safetensors or .bpk"), "{text}");
+    }
+    let error = Weights::read(folder.join("none.safetensors")).expect_err("not there");
+    assert!(error.to_string().contains("none.safetensors"), "{error}");
+    let error = Weights::read(folder.join("none.pt")).expect_err("not there");
+    assert!(matches!(error, WeightsError::File { .. }), "{error}");
+    Ok(())
+}
+
+fn is_named(device: &Device, _: &Path) -> Result<(), Failed> {
+    let model = || two(device);
+    let tensors = |change: fn(&str) -> Option<(String, Option<Vec<usize>>)>| {
+        let all = Weights::of(&model());
+        let tensor = |key: &str| {
+            let (name, shape) = change(key)?;
+            let data = all.get(key).expect("its own key").clone();
+            let data = match shape {
+                Some(shape) => {
+                    let count = shape.iter().product();
+                    TensorData::new(vec![0.0_f32; count], shape)
+                }
+                None => data,
+            };
+            Some((name, data))
+        };
+        Weights::of_tensors(all.keys().filter_map(tensor).collect::<Vec<_>>())
+    };
+    let same = |key: &str| Some((key.to_owned(), None));
+
+    let missing = tensors(|key| (key != "first.bias").then(|| (key.to_owned(), None)));
+    refused(missing.apply(model()), "key first.bias is missing")?;
+    let misspelt = tensors(|key| Some((key.replace("first.bias", "frist.bias"), None)));
+    refused(
+        misspelt.apply(model()),
+        "key first.bias is missing: is it frist.bias?",
+    )?;
+    let turned = tensors(|key| {
+        let shape = (key == "first.weight").then(|| vec![4, 3]);
+        Some((key.to_owned(), shape))
+    });
+    let message = "key first.weight must be [3, 4], got [4, 3]";
+    refused(turned.apply(model()), message)?;
+    let mut more: Vec<_> = {
+        let all = Weights::of(&model());
+        let tensor = |key: &str| (key.to_owned(), all.get(key).expect("its own key").clone());
+        all.keys().map(tensor).collect()
+    };
+    more.push(("third.bias".to_owned(), TensorData::new(vec![0.0_f32], [1])));
+    let more = Weights::of_tensors(more);
+    refused(more.apply(model()), "the model has no third.bias")?;
+    let whole = tensors(same);
+    assert!(whole.apply(model()).is_ok(), "nothing is wrong with these");
+    Ok(())
+}
+
+fn no_part_is_enough(device: &Device, folder: &Path) -> Result<(), Failed> {
+    for name in ["model.safetensors", "model.bpk"] {
+        let whole = folder.join(name);
+        Weights::of(&two(device)).write(&whole)?;
+        let bytes = fs::read(&whole)?;
+        let part = folder.join(format!("part-{name}"));
+        for length in (0..bytes.len()).step_by(7).chain([bytes.len() - 1]) {
+            fs::write(&part, &bytes[..length])?;
+            let read = Weights::read(&part).and_then(|weights| weights.apply(two(device)));
+            refused(read, "not a whole")?;
+        }
+    }
+    let path = folder.join("model.pt");
+    fs::write(&path, b"PK\x03\x04 and then nothing that torch.save wrote")?;
+    let read = Weights::read(&path).and_then(|weights| weights.apply(two(device)));
+    refused(read, "not a whole PyTorch file")
+}
+
+fn changes_are_noticed(device: &Device, folder: &Path) -> Result<(), Failed> {
+    for name in ["model.safetensors", "model.bpk"] {
+        let path = folder.join(name);
+        Weights::of(&two(device)).write(&path)?;
+        let mut bytes = fs::read(&path)?;
+        let last = bytes.len() - 2;
+        bytes[last] ^= 1;
+        fs::write(&path, bytes)?;
+        let read = Weights::read(&path).and_then(|weights| weights.apply(two(device)));
+        refused(read, "the numbers have changed since they were written")?;
+    }
+    Ok(())
+}
+
+fn is_renamed(device: &Device, _: &Path) -> Result<(), Failed> {
+    let model = two(device);
+    let names = KeyRemapper::new().add_pattern(r"^first\.", "encoder.0.")?;
+    let renamed = Weights::of(&model).renamed(&names);
+    assert!(renamed.get("encoder.0.weight").is_some());
+    let message = "key first.bias is missing";
+    refused(renamed.clone().apply(two(device)), message)?;
+    let back = KeyRemapper::new().add_pattern(r"^encoder\.0\.", "first.")?;
+    let read = renamed.renamed(&back).apply(two(device))?;
+    assert_eq!(numbers(&read), numbers(&model));
+    Ok(())
+}
+
+fn is_converted(device: &Device, _: &Path) -> Result<(), Failed> {
+    use burn::tensor::DType;
+
+    let model = two(device);
+    let weights = Weights::of(&model);
+    let tensor = |key: &str| {
+        let data = weights.get(key).expect("its own key").clone();
+        (key.to_owned(), data.convert_dtype(DType::F64))
+    };
+    let wider = Weights::of_tensors(weights.keys().map(tensor).collect::<Vec<_>>());
+    let read = wider.apply(two(device))?;
+    assert_eq!(numbers(&read), numbers(&model));
+
+    let truths = |key: &str| {
+        let shape = weights.get(key).expect("its own key").shape().to_vec();
+        let count = shape.iter().product();
+        (key.to_owned(), TensorData::new(vec![true; count], shape))
+    };
+    let truths = Weights::of_tensors(weights.keys().map(truths).collect::<Vec<_>>());
+    refused(truths.apply(two(device)), "must hold F32, got Bool")
+}

@@ -1,0 +1,67 @@
+//! What a layer does with each place for itself.
+//!
+//! ```text
+//! relu, gelu   activation(x W_i + b_i) W_o + b_o
+//! swiglu       (swish(x W_g + b_g) · (x W_i + b_i)) W_o + b_o
+//! ```
+
+use burn::module::Module;
+use burn::nn::{Dropout, Linear};
+use burn::tensor::{Tensor, activation};
+
+use super::Activation;
+
+/// A network of one layer between two matrices, the same for every place.
+#[derive(Module, Debug)]
+pub struct FeedForward {
+    /// `d_model -> d_feed_forward`
+    pub inner: Linear,
+    /// `d_model -> d_feed_forward`, for `swiglu` alone: by how much of the inner is let
+    /// through.
+    pub gate: Option<Linear>,
+    /// `d_feed_forward -> d_model`
+    pub outer: Linear,
+    /// Numbers between the matrices that are forgotten while training.
+    pub dropout: Dropout,
+    #[module(skip)]
+    pub(crate) activation: Activation,
+}
+
+impl FeedForward {
+    /// # Shapes
+    ///
+    /// - places: `[batch, seq, d_model]`
+    /// - result: the same
+    pub fn forward(&self, places: Tensor<3>) -> Tensor<3> {
+        let inner = self.inner.forward(places.clone()); // [batch, seq, d_feed_forward]
+        let inner = match (&self.gate, self.activation) {
+            (Some(gate), _) => activation::silu(gate.forward(places)) * inner,
+            (None, Activation::Relu) => activation::relu(inner),
+            (None, Activation::GeluTanh) => gelu_tanh(inner),
+            (None, Activation::Gelu | Activation::Swiglu) => activation::gelu(inner),
+        };
+        self.outer.forward(self.dropout.forward(inner))
+    }
+
+    /// Floating-point operations of its matmuls for one place.
+    pub(crate) fn flops(&self) -> f64 {
+        let matrices = [Some(&self.inner), self.gate.as_ref(), Some(&self.outer)];
+        let numbers = matrices
+            .into_iter()
+            .flatten()
+            .map(|linear| linear.weight.lazy_shape().num_elements());
+        2.0 * numbers.sum::<usize>() as f64
+    }
+}
+
+/// `x/2 · (1 + tanh(sqrt(2/π) · (x + 0.044715 x³)))`, by `(1 + tanh y) / 2 = sigmoid(2y)`:
+/// fewer operations, and no power of a negative number.
+fn gelu_tanh(x: Tensor<3>) -> Tensor<3> {
+    let slope = 2.0 * (2.0 / std::f64::consts::PI).sqrt();
+    let factor = x
+        .clone()
+        .square()
+        .mul_scalar(0.044715 * slope)
+        .add_scalar(slope);
+    x.clone() * activation::sigmoid(x * factor)
+}

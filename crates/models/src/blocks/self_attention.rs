@@ -1,0 +1,133 @@
+//! Attention of a batch of sequences to themselves, whatever the mechanism and however they
+//! are padded: what is computed for a sequence never depends on those beside it.
+//!
+//! Padding is behind a sequence. A causal mechanism never looks there, others are told key
+//! lengths. But some mechanisms take their sizes from the number of places, padding
+//! included: these attend to sequences of one length at a time.
+
+use std::collections::BTreeMap;
+
+use burn::tensor::{Int, Tensor, TensorData};
+use zoo_attention::{DecodeCache, MechanismConfig, MultiHeadAttention, Pattern};
+
+/// Who sees whom in a batch of sequences.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sight<'a> {
+    /// How long each sequence is; the rest of its row is padding.
+    pub(crate) lengths: &'a [usize],
+    /// Whether places see what is before them alone.
+    pub(crate) is_causal: bool,
+}
+
+impl Sight<'_> {
+    /// Every sequence to itself.
+    ///
+    /// # Shapes
+    ///
+    /// - places: `[batch, seq, d_model]`
+    /// - result: the same
+    pub(crate) fn attend(&self, attention: &MultiHeadAttention, places: Tensor<3>) -> Tensor<3> {
+        let [_, seq, _] = places.dims();
+        let is_padded = self.lengths.iter().any(|length| *length < seq);
+        let mechanism = attention.mechanism();
+        if is_padded && follows_length(mechanism) {
+            return self.attend_by_length(attention, places);
+        }
+        let lengths = || Pattern::key_lengths(self.lengths);
+        let pattern = match (self.is_causal, is_padded) {
+            (true, true) if counts_keys(mechanism) => Pattern::Causal.and(lengths()),
+            (true, _) => Pattern::Causal,
+            (false, true) => lengths(),
+            (false, false) => Pattern::Full,
+        };
+        attention.forward(places.clone(), places.clone(), places, pattern)
+    }
+
+    /// The same, sequences of one length at a time.
+    fn attend_by_length(&self, attention: &MultiHeadAttention, places: Tensor<3>) -> Tensor<3> {
+        let [batch, seq, d_model] = places.dims();
+        let device = places.device();
+        let index = |rows: &[usize]| {
+            let rows: Vec<i64> = rows.iter().map(|row| *row as i64).collect();
+            let count = rows.len();
+            Tensor::<1, Int>::from_data(TensorData::new(rows, [count]), &device)
+        };
+        let mut rows_of: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (row, length) in self.lengths.iter().enumerate() {
+            rows_of.entry(*length).or_default().push(row);
+        }
+        let pattern = match self.is_causal {
+            true => Pattern::Causal,
+            false => Pattern::Full,
+        };
+        let mut parts = Vec::new();
+        for (length, rows) in &rows_of {
+            let (length, count) = (*length, rows.len());
+            let mut part = Vec::new();
+            if length > 0 {
+                let own = places
+                    .clone()
+                    .select(0, index(rows))
+                    .slice_dim(1, 0..length);
+                let pattern = pattern.clone();
+                part.push(attention.forward(own.clone(), own.clone(), own, pattern));
+            }
+            if length < seq {
+                let options = (&device, places.dtype());
+                part.push(Tensor::zeros([count, seq - length, d_model], options));
+            }
+            parts.push(Tensor::cat(part, 1)); // [count, seq, d_model]
+        }
+        // Back into the order they came in.
+        let mut order = vec![0; batch];
+        for (at, row) in rows_of.values().flatten().enumerate() {
+            order[*row] = at;
+        }
+        Tensor::cat(parts, 0).select(0, index(&order))
+    }
+}
+
+/// Whether a mechanism takes sizes from the number of places.
+fn follows_length(mechanism: &MechanismConfig) -> bool {
+    matches!(
+        mechanism,
+        MechanismConfig::Strided { stride: None }
+            | MechanismConfig::Fixed { block: None, .. }
+            | MechanismConfig::BigBird { .. }
+            | MechanismConfig::Lsh { .. }
+    )
+}
+
+/// Whether keys count that a place does not see: where there is one to predict among all of
+/// them, or features are shares of the largest.
+fn counts_keys(mechanism: &MechanismConfig) -> bool {
+    matches!(
+        mechanism,
+        MechanismConfig::LocalP { .. } | MechanismConfig::Performer { .. }
+    )
+}
+
+/// The next places of every sequence, causally: one, or several, the first ones at once.
+///
+/// # Shapes
+///
+/// - places: `[batch, new, d_model]`
+/// - result: the same
+pub(crate) fn advance(
+    attention: &MultiHeadAttention,
+    places: Tensor<3>,
+    cache: &mut DecodeCache,
+) -> Tensor<3> {
+    let [_, new, _] = places.dims();
+    match new {
+        1 => attention.step(places, cache),
+        _ if cache.is_empty() => attention.prefill(places, cache),
+        _ => {
+            let step = |at| {
+                let place = places.clone().slice_dim(1, at..at + 1);
+                attention.step(place, cache)
+            };
+            Tensor::cat((0..new).map(step).collect(), 1)
+        }
+    }
+}

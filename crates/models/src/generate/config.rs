@@ -1,0 +1,312 @@
+//! How to generate, and what cannot be asked for.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ModelError;
+
+/// How to generate. What a file leaves out is as in [`GenerateConfig::new`].
+///
+/// Lengths are those of what is made; a prompt is not counted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GenerateConfig {
+    /// How tokens are chosen. Default: greedy.
+    pub strategy: Strategy,
+    /// The token that ends a text, if one does. Default: none.
+    pub end: Option<u32>,
+    /// Tokens before the end may come. Default: 0.
+    pub min_length: usize,
+    /// Tokens after which a text stops, the end counted. It stops earlier where the model has
+    /// no more positions. Default: 128.
+    pub max_length: usize,
+    /// How many tokens in a row must not come twice in a text, prompt included; the end
+    /// always may. Default: any may come again.
+    pub no_repeat_ngram: Option<usize>,
+    /// What is drawn when sampling: the same seed, the same text. Default: 0.
+    pub seed: u64,
+}
+
+/// How tokens are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Strategy {
+    /// The likeliest one each time; the one with the least number of several.
+    Greedy,
+    /// The best of several texts that are followed side by side.
+    Beam {
+        /// How many.
+        #[serde(default = "usual_beams")]
+        beams: usize,
+        /// The α by which longer texts may be less likely; 0 is not at all.
+        #[serde(default)]
+        length_penalty: f64,
+        /// How many texts come back.
+        #[serde(default = "one_text")]
+        n_best: usize,
+    },
+    /// Drawn.
+    Sample {
+        /// What logits are divided by: below 1 sharpens, above 1 flattens.
+        #[serde(default = "usual_temperature")]
+        temperature: f64,
+        /// Draws among the likeliest so many tokens alone.
+        #[serde(default)]
+        top_k: Option<usize>,
+        /// Draws among the fewest likeliest tokens, of those `top_k` leaves, that are together
+        /// at least as likely as this.
+        #[serde(default)]
+        top_p: Option<f64>,
+    },
+}
+
+fn usual_beams() -> usize {
+    4
+}
+
+fn one_text() -> usize {
+    1
+}
+
+fn usual_temperature() -> f64 {
+    1.0
+}
+
+impl Strategy {
+    /// Beam search for the best text, without a length penalty.
+    pub fn beam(beams: usize) -> Self {
+        Self::Beam {
+            beams,
+            length_penalty: 0.0,
+            n_best: one_text(),
+        }
+    }
+
+    /// Sampling among all tokens.
+    pub fn sample(temperature: f64) -> Self {
+        Self::Sample {
+            temperature,
+            top_k: None,
+            top_p: None,
+        }
+    }
+}
+
+impl Default for GenerateConfig {
+    fn default() -> Self {
+        Self::new(Strategy::Greedy)
+    }
+}
+
+impl GenerateConfig {
+    /// Up to 128 tokens, without an end.
+    pub fn new(strategy: Strategy) -> Self {
+        Self {
+            strategy,
+            end: None,
+            min_length: 0,
+            max_length: 128,
+            no_repeat_ngram: None,
+            seed: 0,
+        }
+    }
+
+    /// The token that ends a text.
+    #[must_use]
+    pub fn with_end(self, end: Option<u32>) -> Self {
+        Self { end, ..self }
+    }
+
+    /// Tokens before the end may come.
+    #[must_use]
+    pub fn with_min_length(self, min_length: usize) -> Self {
+        Self { min_length, ..self }
+    }
+
+    /// Tokens after which a text stops.
+    #[must_use]
+    pub fn with_max_length(self, max_length: usize) -> Self {
+        Self { max_length, ..self }
+    }
+
+    /// How many tokens in a row must not come twice.
+    #[must_use]
+    pub fn with_no_repeat_ngram(self, no_repeat_ngram: Option<usize>) -> Self {
+        Self {
+            no_repeat_ngram,
+            ..self
+        }
+    }
+
+    /// What is drawn when sampling.
+    #[must_use]
+    pub fn with_seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+
+    /// Whether this can be done with so many tokens.
+    ///
+    /// # Errors
+    ///
+    /// [`ModelError::Range`] with the first field that is out of range.
+    pub fn check(&self, vocabulary: usize) -> Result<(), ModelError> {
+        match self.strategy {
+            Strategy::Greedy => {}
+            Strategy::Beam {
+                beams,
+                length_penalty,
+                n_best,
+            } => {
+                ModelError::at_least("beams", 1, beams)?;
+                let is_fine = length_penalty >= 0.0 && length_penalty.is_finite();
+                range("length_penalty", "at least 0", length_penalty, is_fine)?;
+                let allowed = format!("from 1 to beams = {beams}");
+                range("n_best", &allowed, n_best, (1..=beams).contains(&n_best))?;
+            }
+            Strategy::Sample {
+                temperature,
+                top_k,
+                top_p,
+            } => {
+                let is_fine = temperature > 0.0 && temperature.is_finite();
+                range("temperature", "above 0", temperature, is_fine)?;
+                ModelError::at_least("top_k", 1, top_k.unwrap_or(1))?;
+                let share = top_p.unwrap_or(1.0);
+                let is_fine = share > 0.0 && share <= 1.0;
+                range("top_p", "above 0 and at most 1", share, is_fine)?;
+            }
+        }
+        ModelError::at_least("max_length", 1, self.max_length)?;
+        let (least, most) = (self.min_length, self.max_length);
+        let allowed = format!("at most max_length = {most}");
+        range("min_length", &allowed, least, least <= most)?;
+        ModelError::at_least("no_repeat_ngram", 1, self.no_repeat_ngram.unwrap_or(1))?;
+        if let Some(end) = self.end {
+            let allowed = format!("below the {vocabulary} tokens there are");
+            range("end", &allowed, end, (end as usize) < vocabulary)?;
+        }
+        Ok(())
+    }
+}
+
+fn range(
+    field: &'static str,
+    allowed: &str,
+    got: impl ToString,
+    is_fine: bool,
+) -> Result<(), ModelError> {
+    if is_fine {
+        return Ok(());
+    }
+    Err(ModelError::Range {
+        field,
+        allowed: allowed.to_owned(),
+        got: got.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(config: GenerateConfig, message: &str) {
+        let error = config.check(10).expect_err(message);
+        assert_eq!(error.to_string(), message);
+    }
+
+    fn beam(beams: usize, length_penalty: f64, n_best: usize) -> GenerateConfig {
+        GenerateConfig::new(Strategy::Beam {
+            beams,
+            length_penalty,
+            n_best,
+        })
+    }
+
+    fn sample(temperature: f64, top_k: Option<usize>, top_p: Option<f64>) -> GenerateConfig {
+        GenerateConfig::new(Strategy::Sample {
+            temperature,
+            top_k,
+            top_p,
+        })
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_named_with_what_it_may_be() {
+        let greedy = GenerateConfig::default;
+        for (config, message) in [
+            (beam(0, 0.0, 1), "beams must be at least 1, got 0"),
+            (
+                beam(2, -0.5, 1),
+                "length_penalty must be at least 0, got -0.5",
+            ),
+            (
+                beam(2, f64::NAN, 1),
+                "length_penalty must be at least 0, got NaN",
+            ),
+            (beam(2, 0.0, 3), "n_best must be from 1 to beams = 2, got 3"),
+            (beam(2, 0.0, 0), "n_best must be from 1 to beams = 2, got 0"),
+            (
+                sample(0.0, None, None),
+                "temperature must be above 0, got 0",
+            ),
+            (
+                sample(f64::INFINITY, None, None),
+                "temperature must be above 0, got inf",
+            ),
+            (
+                sample(1.0, Some(0), None),
+                "top_k must be at least 1, got 0",
+            ),
+            (
+                sample(1.0, None, Some(0.0)),
+                "top_p must be above 0 and at most 1, got 0",
+            ),
+            (
+                sample(1.0, None, Some(1.5)),
+                "top_p must be above 0 and at most 1, got 1.5",
+            ),
+            (
+                greedy().with_max_length(0),
+                "max_length must be at least 1, got 0",
+            ),
+            (
+                greedy().with_max_length(3).with_min_length(4),
+                "min_length must be at most max_length = 3, got 4",
+            ),
+            (
+                greedy().with_no_repeat_ngram(Some(0)),
+                "no_repeat_ngram must be at least 1, got 0",
+            ),
+            (
+                greedy().with_end(Some(10)),
+                "end must be below the 10 tokens there are, got 10",
+            ),
+        ] {
+            refused(config, message);
+        }
+        let fine = sample(0.5, Some(3), Some(1.0))
+            .with_end(Some(9))
+            .with_max_length(3)
+            .with_min_length(3);
+        assert_eq!(fine.check(10), Ok(()));
+    }
+
+    #[test]
+    fn a_file_says_what_is_not_as_usual() {
+        let read = |text: &str| serde_json::from_str::<GenerateConfig>(text);
+        let config = read(r#"{"strategy": {"kind": "beam", "n_best": 2}, "end": 3}"#);
+        let expected = beam(4, 0.0, 2).with_end(Some(3));
+        assert_eq!(config.expect("it is a config"), expected);
+        let config = read(r#"{"strategy": {"kind": "sample", "top_k": 5}}"#);
+        assert_eq!(config.expect("it is a config"), sample(1.0, Some(5), None));
+        assert_eq!(read("{}").expect("it is a config"), Default::default());
+        for wrong in [
+            r#"{"max_lenght": 3}"#,
+            r#"{"strategy": {"kind": "beam", "width": 2}}"#,
+            r#"{"strategy": {"kind": "widest"}}"#,
+        ] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+        let written = serde_json::to_string(&expected).expect("a config can be written");
+        assert_eq!(read(&written).expect("and read again"), expected);
+    }
+}

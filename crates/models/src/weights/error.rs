@@ -1,0 +1,91 @@
+//! What can be wrong with a file of weights.
+
+use std::path::PathBuf;
+
+/// Weights that cannot be read, written or used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WeightsError {
+    /// The file cannot be opened, or something else is there already.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// A file is there already.
+    #[error("{} is there already, and is left as it is: choose another name", path.display())]
+    Exists {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// The name says no format.
+    #[error(
+        "{}: weights are written as .safetensors or .bpk, and read from these and from .pt and .pth",
+        path.display()
+    )]
+    Extension {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// The file is not what its name says, or not all of it is there.
+    #[error("{}: not a whole {format} file: {why}", path.display())]
+    Broken {
+        /// Which file.
+        path: PathBuf,
+        /// What it should be.
+        format: &'static str,
+        /// What is wrong.
+        why: String,
+    },
+    /// The numbers are not those that were written.
+    #[error(
+        "{}: the numbers have changed since they were written: their checksum is {got}, and was {expected}",
+        path.display()
+    )]
+    Checksum {
+        /// Which file.
+        path: PathBuf,
+        /// The one that was written.
+        expected: String,
+        /// That of what is there.
+        got: String,
+    },
+    /// A tensor is not there.
+    #[error("key {key} is missing{}", nearest.as_ref().map_or(String::new(), |near| format!(": is it {near}?")))]
+    Missing {
+        /// What it is called.
+        key: String,
+        /// One that is there, and called almost so.
+        nearest: Option<String>,
+    },
+    /// A tensor has another shape.
+    #[error("key {key} must be {expected:?}, got {got:?}")]
+    Shape {
+        /// What it is called, in the file too.
+        key: String,
+        /// The shape of the model's.
+        expected: Vec<usize>,
+        /// The shape of the file's.
+        got: Vec<usize>,
+    },
+    /// A tensor holds another kind of numbers.
+    #[error("key {key} must hold {expected}, got {got}")]
+    Kind {
+        /// What it is called, in the file too.
+        key: String,
+        /// The model's.
+        expected: String,
+        /// The file's.
+        got: String,
+    },
+    /// There are tensors that the model has no use for.
+    #[error("the model has no {}{}", keys.join(", "), match more { 0 => String::new(), more => format!(" and {more} more") })]
+    Unexpected {
+        /// The first of them.
+        keys: Vec<String>,
+        /// How many besides.
+        more: usize,
+    },
+}

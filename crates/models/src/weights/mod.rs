@@ -1,0 +1,195 @@
+//! Weights in and out: files, names, and the tensors of a model.
+//!
+//! ```no_run
+//! # use zoo_models::weights::{Weights, WeightsError};
+//! # fn keep<M: burn::module::Module>(model: M) -> Result<M, WeightsError> {
+//! Weights::of(&model).write("model.safetensors")?;
+//! let model = Weights::read("model.safetensors")?.apply(model)?;
+//! # Ok(model)
+//! # }
+//! ```
+//!
+//! A model gets all of its weights or stays as it is: names, shapes and numbers are looked
+//! at before any of them is used.
+
+mod error;
+mod file;
+
+use std::collections::BTreeMap;
+
+use burn::module::Module;
+use burn::store::{KeyRemapper, ModuleSnapshot, bridge};
+use burn::tensor::{DType, TensorData};
+
+pub use self::error::WeightsError;
+use zoo_words::UnknownWord;
+
+/// Tensors by name, on the host.
+#[derive(Debug, Clone)]
+pub struct Weights {
+    tensors: BTreeMap<String, Held>,
+}
+
+/// A tensor, and where it comes from.
+#[derive(Debug, Clone)]
+struct Held {
+    /// What it was called first: in a file, before it was renamed.
+    origin: String,
+    data: TensorData,
+    /// Which parameter it is, for an optimizer's memory of it.
+    param_id: Option<u64>,
+}
+
+impl Held {
+    fn new(origin: impl Into<String>, data: TensorData, param_id: Option<u64>) -> Self {
+        Self {
+            origin: origin.into(),
+            data,
+            param_id,
+        }
+    }
+}
+
+impl Weights {
+    /// Those of a model, read from its device.
+    ///
+    /// # Panics
+    ///
+    /// If the device cannot be read.
+    pub fn of<M: Module>(model: &M) -> Self {
+        let tensors = model.collect(None, None, false).into_iter().map(|tensor| {
+            let (key, param_id) = (tensor.name.clone(), tensor.param_id);
+            let data = bridge::into_data(tensor)
+                .unwrap_or_else(|error| panic!("weights: {key} cannot be read: {error}"));
+            (key.clone(), Held::new(key, data, param_id))
+        });
+        Self {
+            tensors: tensors.collect(),
+        }
+    }
+
+    /// Tensors that are there already, by name.
+    pub fn of_tensors(tensors: impl IntoIterator<Item = (String, TensorData)>) -> Self {
+        let tensors = tensors.into_iter();
+        Self {
+            tensors: tensors
+                .map(|(key, data)| (key.clone(), Held::new(key, data, None)))
+                .collect(),
+        }
+    }
+
+    /// The names there are, in order.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.tensors.keys().map(String::as_str)
+    }
+
+    /// The tensor of that name.
+    pub fn get(&self, key: &str) -> Option<&TensorData> {
+        self.tensors.get(key).map(|held| &held.data)
+    }
+
+    /// The same tensors by other names: each pattern's matches are replaced, one pattern
+    /// after the other.
+    #[must_use]
+    pub fn renamed(self, patterns: &KeyRemapper) -> Self {
+        let patterns = patterns.to_regex_pairs();
+        let rename = |(key, held): (String, Held)| {
+            let key = patterns.iter().fold(key, |key, (pattern, replacement)| {
+                pattern.replace_all(&key, replacement).into_owned()
+            });
+            (key, held)
+        };
+        Self {
+            tensors: self.tensors.into_iter().map(rename).collect(),
+        }
+    }
+
+    /// The model with these weights for its own.
+    ///
+    /// # Errors
+    ///
+    /// [`WeightsError`] if one is missing, has another shape or kind, or is not the model's.
+    pub fn apply<M: Module>(self, mut model: M) -> Result<M, WeightsError> {
+        let tensors = self.fitted(&model)?;
+        let applied = model.apply(tensors, None, None, false);
+        // Everything that could be wrong was looked at.
+        assert!(applied.is_success(), "weights: {applied}");
+        Ok(model)
+    }
+
+    /// The tensors as the model has them, if they are all there, and no others.
+    fn fitted<M: Module>(
+        mut self,
+        model: &M,
+    ) -> Result<Vec<burn::store::burn_pack::Tensor>, WeightsError> {
+        let mut fitted = vec![];
+        for own in model.collect(None, None, false) {
+            let held = self.take(&own.name)?;
+            let named = held.named(&own.name);
+            let (expected, got) = (own.shape.to_vec(), held.data.shape().to_vec());
+            if expected != got {
+                return Err(WeightsError::Shape {
+                    key: named,
+                    expected,
+                    got,
+                });
+            }
+            let (expected, got) = (own.dtype, held.data.dtype());
+            if kind(expected) != kind(got) {
+                return Err(WeightsError::Kind {
+                    key: named,
+                    expected: format!("{expected:?}"),
+                    got: format!("{got:?}"),
+                });
+            }
+            let data = match expected == got {
+                true => held.data,
+                false => held.data.convert_dtype(expected),
+            };
+            fitted.push(bridge::from_data(data, own.name, held.param_id));
+        }
+        if self.tensors.is_empty() {
+            return Ok(fitted);
+        }
+        let named = |(key, held): (&String, &Held)| held.named(key);
+        Err(WeightsError::Unexpected {
+            keys: self.tensors.iter().take(SHOWN).map(named).collect(),
+            more: self.tensors.len().saturating_sub(SHOWN),
+        })
+    }
+
+    /// The tensor of that name, which is there no longer.
+    fn take(&mut self, key: &str) -> Result<Held, WeightsError> {
+        self.tensors.remove(key).ok_or_else(|| {
+            let known = UnknownWord::new("key", key, self.keys());
+            WeightsError::Missing {
+                key: key.to_owned(),
+                nearest: known.nearest().map(str::to_owned),
+            }
+        })
+    }
+}
+
+/// Names that are shown of many.
+const SHOWN: usize = 4;
+
+impl Held {
+    /// What it is called, and was in its file.
+    fn named(&self, key: &str) -> String {
+        match self.origin == key {
+            true => key.to_owned(),
+            false => format!("{key} ({} in the file)", self.origin),
+        }
+    }
+}
+
+/// Which numbers stand for each other.
+fn kind(dtype: DType) -> &'static str {
+    if dtype.is_float() {
+        "real numbers"
+    } else if dtype.is_bool() {
+        "truths"
+    } else {
+        "whole numbers"
+    }
+}
