@@ -1,10 +1,12 @@
 //! Models and recurrent layers on the device that `ZOO_BACKEND` names (default: flex). A
 //! device that cannot be opened fails the run.
 
+mod cached;
 mod classifier;
 mod generate;
 mod gpt;
 mod mechanisms;
+mod seq2seq;
 mod support;
 mod toy;
 mod transformer;
@@ -38,6 +40,8 @@ fn trials(opened: &Opened) -> Vec<Trial> {
     let mut trials = gpt::trials(device);
     trials.extend(transformer::trials(device));
     trials.extend(classifier::trials(device));
+    trials.extend(seq2seq::trials(device));
+    trials.extend(cached::trials(device));
     trials.extend(generate::trials(device));
     trials.extend(weights::trials(device));
     trials

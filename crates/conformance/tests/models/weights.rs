@@ -216,7 +216,7 @@ fn is_renamed(device: &Device, _: &Path) -> Result<(), Failed> {
     let names = KeyRemapper::new().add_pattern(r"^first\.", "encoder.0.")?;
     let renamed = Weights::of(&model).renamed(&names);
     assert!(renamed.get("encoder.0.weight").is_some());
-    let message = "key first.bias is missing";
+    let message = "key first.weight is missing";
     refused(renamed.clone().apply(two(device)), message)?;
     let back = KeyRemapper::new().add_pattern(r"^encoder\.0\.", "first.")?;
     let read = renamed.renamed(&back).apply(two(device))?;

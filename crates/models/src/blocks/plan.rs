@@ -100,19 +100,13 @@ impl LayerPlan {
         positions: Positions,
         device: &Device,
     ) -> MultiHeadAttention {
-        let made = self.attention(mechanism, positions).init(device);
-        MultiHeadAttention {
-            output: linear(
-                made.output.weight.lazy_shape().dims(),
-                self.bias,
-                &self.of_results,
-                device,
-            ),
-            query: without_bias_yet(made.query, device),
-            key: made.key.map(|key| without_bias_yet(key, device)),
-            value: without_bias_yet(made.value, device),
-            ..made
-        }
+        let mut made = self.attention(mechanism, positions).init(device);
+        let sizes = made.output.weight.lazy_shape().dims();
+        made.output = linear(sizes, self.bias, &self.of_results, device);
+        made.query = without_bias_yet(made.query, device);
+        made.key = made.key.map(|key| without_bias_yet(key, device));
+        made.value = without_bias_yet(made.value, device);
+        made
     }
 
     fn feed_forward(&self, device: &Device) -> FeedForward {

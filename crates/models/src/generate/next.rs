@@ -273,14 +273,14 @@ mod tests {
         assert_eq!(forbidden(&[1, 2, 3, 1], 1, &none(2)), [2]);
         assert_eq!(forbidden(&[1, 2, 1, 3, 1], 1, &none(2)), [2, 3]);
         assert_eq!(forbidden(&[1, 2, 1, 2], 4, &none(3)), [1]);
-        assert_eq!(forbidden(&[1, 2], 1, &none(3)), []);
-        assert_eq!(forbidden(&[4], 1, &none(3)), []);
+        assert!(forbidden(&[1, 2], 1, &none(3)).is_empty());
+        assert!(forbidden(&[4], 1, &none(3)).is_empty());
         assert_eq!(forbidden(&[4, 1], 1, &none(1)), [1, 4]);
         assert_eq!(forbidden(&[4, 1], 1, &none(1).with_end(Some(4))), [1]);
         let long = GenerateConfig::default()
             .with_end(Some(5))
             .with_min_length(2);
         assert_eq!(forbidden(&[1, 2], 1, &long), [5]);
-        assert_eq!(forbidden(&[1, 2, 3], 1, &long), []);
+        assert!(forbidden(&[1, 2, 3], 1, &long).is_empty());
     }
 }

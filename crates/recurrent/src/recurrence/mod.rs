@@ -11,7 +11,14 @@
 
 mod autodiff;
 mod cell;
-#[allow(deprecated)] // Burn 0.22 is the last to carry NdArray and LibTorch; we carry them.
+#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+mod cpu;
+#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+mod host;
+#[cfg(feature = "tch")]
+#[allow(deprecated)] // Burn 0.22 is the last to carry LibTorch; we carry it.
+mod libtorch;
+#[allow(deprecated)] // as above, and NdArray
 mod ops;
 mod portable;
 

@@ -60,8 +60,17 @@ pub(crate) trait RecurrenceForward: Backend {
 pub(crate) struct Remembered<B: Backend> {
     pub(crate) outputs: FloatTensor<B>,
     pub(crate) last: FloatTensor<B>,
-    /// What the body wants to see again, in an order of its own.
-    pub(crate) kept: FloatTensor<B>,
+    pub(crate) kept: Kept<B>,
+}
+
+/// What a body wants to see again on the way back, in an order of its own.
+#[derive(Debug, Clone)]
+pub(crate) enum Kept<B: Backend> {
+    /// The portable one's.
+    Tensor(FloatTensor<B>),
+    /// That of the CPU.
+    #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+    Numbers(Arc<Vec<f32>>),
 }
 
 /// What the backward pass starts from.
@@ -70,7 +79,7 @@ pub(crate) struct Saved<B: Backend> {
     pub(crate) recurrent: FloatTensor<B>,
     pub(crate) initial: FloatTensor<B>,
     pub(crate) outputs: FloatTensor<B>,
-    pub(crate) kept: FloatTensor<B>,
+    pub(crate) kept: Kept<B>,
 }
 
 /// The gradients by what went in, shaped like it.
@@ -107,19 +116,10 @@ pub(crate) trait RecurrenceTraining: Backend {
     }
 }
 
-/// Backends that have no other bodies.
-macro_rules! by_its_own_operations {
-    ($backend:ty) => {
-        impl RecurrenceForward for $backend {}
-        impl RecurrenceTraining for $backend {}
-    };
-}
-
-#[cfg(feature = "flex")]
-by_its_own_operations!(burn::backend::Flex);
-#[cfg(feature = "ndarray")]
-by_its_own_operations!(burn::backend::NdArray);
-#[cfg(feature = "tch")]
-by_its_own_operations!(burn::backend::LibTorch);
 #[cfg(feature = "cube")]
-by_its_own_operations!(burn::backend::Cube);
+mod cube {
+    use burn::backend::Cube;
+
+    impl super::RecurrenceForward for Cube {}
+    impl super::RecurrenceTraining for Cube {}
+}

@@ -14,7 +14,7 @@ use burn::backend::{Backend, Shape};
 pub(super) use self::backward::backward;
 use self::order::{Order, join};
 use self::step::{States, step};
-use super::ops::{Remembered, Settings};
+use super::ops::{Kept, Remembered, Settings};
 
 /// Hidden states and the last state, with nothing kept.
 pub(super) fn forward<B: Backend>(
@@ -41,7 +41,7 @@ pub(super) fn remembering<B: Backend>(
     Remembered {
         outputs,
         last,
-        kept: join::<B>(kept, 0), // [seq, passes, batch, ..]
+        kept: Kept::Tensor(join::<B>(kept, 0)), // [seq, passes, batch, ..]
     }
 }
 

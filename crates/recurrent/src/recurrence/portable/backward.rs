@@ -6,7 +6,7 @@ use burn::backend::{Backend, Shape};
 use super::order::{Order, join, taken};
 use super::step::{States, gate};
 use crate::Cell;
-use crate::recurrence::ops::{InputGradients, Saved, Settings};
+use crate::recurrence::ops::{InputGradients, Kept, Saved, Settings};
 
 /// The gradients, from those that arrive at the hidden states, `[batch, seq, width]`, and at
 /// the last state.
@@ -26,6 +26,11 @@ pub(in crate::recurrence) fn backward<B: Backend>(
     } = settings;
     let passes = direction.passes();
     let gates = cell.gates() * d_hidden;
+    let kept = match saved.kept {
+        Kept::Tensor(kept) => kept, // [seq, passes, batch, ..]
+        #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+        Kept::Numbers(_) => unreachable!("a body goes back by what it has kept itself"),
+    };
     let order = Order::<B>::new(settings, &d_outputs);
     let d_outputs = order.visited(d_outputs, d_hidden); // [seq, passes, batch, d_hidden]
     let recurrent = B::float_reshape(saved.recurrent, Shape::from([passes, d_hidden, gates]));
@@ -43,7 +48,7 @@ pub(in crate::recurrence) fn backward<B: Backend>(
             hidden: B::float_add(d_states.hidden.clone(), one(&d_outputs, d_hidden)),
             cell: d_states.cell.clone(),
         };
-        let seen = one(&saved.kept, parts(cell) * d_hidden);
+        let seen = one(&kept, parts(cell) * d_hidden);
         let (d_input, d_product, straight) = step_back::<B>(cell, &seen, here);
         let d_product_or_input = d_product.as_ref().unwrap_or(&d_input).clone();
         let through = B::float_matmul(d_product_or_input, turned.clone());
@@ -55,9 +60,9 @@ pub(in crate::recurrence) fn backward<B: Backend>(
             cell: straight.cell,
         };
         d_states = d_states.unless_padding(before, order.padding(at));
-        let kept = |tensor| B::float_reshape(tensor, Shape::from([1, passes, batch, gates]));
-        d_inputs.push(kept(d_input));
-        d_products.extend(d_product.map(kept));
+        let put_aside = |tensor| B::float_reshape(tensor, Shape::from([1, passes, batch, gates]));
+        d_inputs.push(put_aside(d_input));
+        d_products.extend(d_product.map(put_aside));
     }
     d_inputs.reverse();
     d_products.reverse();
@@ -71,7 +76,7 @@ pub(in crate::recurrence) fn backward<B: Backend>(
         let tensor = B::float_permute(tensor, &[1, 0, 2, 3]);
         B::float_reshape(tensor, Shape::from([passes, seq * batch, width]))
     };
-    let hidden = taken::<B>(&saved.kept, 3, 4 * d_hidden..5 * d_hidden); // before each place
+    let hidden = taken::<B>(&kept, 3, 4 * d_hidden..5 * d_hidden); // before each place
     let hidden = order.cleared(hidden);
     let hidden = B::float_swap_dims(rows(hidden, d_hidden), 1, 2);
     let products = rows(d_products, gates);

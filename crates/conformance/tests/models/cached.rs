@@ -1,0 +1,226 @@
+//! Texts made with what a model keeps are those it makes by reading everything again.
+
+use burn::module::Module;
+use burn::tensor::{Device, Int, Tensor};
+use libtest_mimic::{Failed, Trial};
+use zoo_attention::Mechanism;
+use zoo_models::{
+    AlignmentConfig, Feeding, GenerateConfig, Generative, GptConfig, Limits, PositionsConfig,
+    Seq2SeqConfig, Strategy, Tokens, TransformerConfig, generate,
+};
+
+use crate::mechanisms::small;
+use crate::support::equal;
+
+pub(crate) fn trials(device: &Device) -> Vec<Trial> {
+    let mut trials = vec![];
+    for (mechanism, positions) in MECHANISMS {
+        let of_gpt = device.clone();
+        trials.push(Trial::test(
+            format!("cached/gpt-with-{mechanism}"),
+            move || gpt(mechanism, positions, &of_gpt),
+        ));
+        let of_transformer = device.clone();
+        trials.push(Trial::test(
+            format!("cached/transformer-with-{mechanism}"),
+            move || transformer(mechanism, positions, &of_transformer),
+        ));
+    }
+    for (attention, feeding) in [
+        (AlignmentConfig::Additive, Feeding::Context),
+        (AlignmentConfig::LocalM { window: 2 }, Feeding::Input),
+        (AlignmentConfig::General, Feeding::None),
+    ] {
+        let device = device.clone();
+        trials.push(Trial::test(
+            format!("cached/seq2seq-with-{}", attention.word()),
+            move || seq2seq(attention, feeding, &device),
+        ));
+    }
+    trials
+}
+
+const ROTARY: PositionsConfig = PositionsConfig::Rotary { theta: 1e4 };
+
+const MECHANISMS: [(Mechanism, PositionsConfig); 5] = [
+    (Mechanism::Flash, PositionsConfig::Learned { longest: 9 }),
+    (Mechanism::GroupedQuery, ROTARY),
+    (Mechanism::SlidingWindow, PositionsConfig::Sinusoidal),
+    (Mechanism::Linear, PositionsConfig::Sinusoidal),
+    (Mechanism::Retention, ROTARY),
+];
+
+/// A model that keeps the text alone, and reads all of it for every token.
+struct Uncached<Forward> {
+    limits: Limits,
+    device: Device,
+    /// Logits `[rows, seq, vocabulary]` of rows, each with the number of its source.
+    forward: Forward,
+}
+
+#[derive(Clone)]
+struct Text {
+    source: usize,
+    tokens: Vec<u32>,
+}
+
+impl<Forward: Fn(&[usize], &Tokens) -> Tensor<3>> Generative for Uncached<Forward> {
+    type State = Vec<Text>;
+
+    fn vocabulary(&self) -> usize {
+        self.limits.vocabulary
+    }
+
+    fn longest(&self) -> Option<usize> {
+        self.limits.longest
+    }
+
+    fn device(&self) -> Device {
+        self.device.clone()
+    }
+
+    fn rows(&self, state: &Vec<Text>) -> usize {
+        state.len()
+    }
+
+    fn advance(&self, tokens: Tensor<2, Int>, state: &mut Vec<Text>) -> Tensor<2> {
+        let [rows, new] = tokens.dims();
+        let ids: Vec<i64> = tokens.into_data().iter::<i64>().collect();
+        for (text, ids) in state.iter_mut().zip(ids.chunks(new)) {
+            text.tokens.extend(ids.iter().map(|id| *id as u32));
+        }
+        let texts: Vec<&[u32]> = state.iter().map(|text| text.tokens.as_slice()).collect();
+        let texts = Tokens::new(&texts, self.limits, &self.device).expect("it was chosen");
+        let sources: Vec<usize> = state.iter().map(|text| text.source).collect();
+        let [_, seq] = texts.dims();
+        (self.forward)(&sources, &texts)
+            .slice_dim(1, seq - 1..seq)
+            .reshape([rows, self.limits.vocabulary])
+    }
+
+    fn select(&self, state: &Vec<Text>, rows: &[usize]) -> Vec<Text> {
+        rows.iter().map(|row| state[*row].clone()).collect()
+    }
+}
+
+/// Prompts of several lengths, one for each source.
+const PROMPTS: [&[u32]; 3] = [&[1, 4, 2], &[1], &[1, 3]];
+
+const SOURCES: [&[u32]; 3] = [&[2, 3, 4, 5], &[6, 1], &[3, 3, 2]];
+
+fn same_texts<Model: Generative, Forward: Fn(&[usize], &Tokens) -> Tensor<3>>(
+    model: &Model,
+    state: impl Fn() -> Result<Model::State, Failed>,
+    limits: Limits,
+    forward: Forward,
+) -> Result<(), Failed> {
+    let uncached = Uncached {
+        limits,
+        device: model.device(),
+        forward,
+    };
+    let texts = || {
+        let text = |source| Text {
+            source,
+            tokens: vec![],
+        };
+        (0..PROMPTS.len()).map(text).collect()
+    };
+    let beam = Strategy::Beam {
+        beams: 3,
+        length_penalty: 0.6,
+        n_best: 2,
+    };
+    for strategy in [Strategy::Greedy, beam] {
+        let config = GenerateConfig::new(strategy)
+            .with_end(Some(0))
+            .with_min_length(2)
+            .with_max_length(7);
+        let cached = generate(model, state()?, &PROMPTS, &config)?;
+        let uncached = generate(&uncached, texts(), &PROMPTS, &config)?;
+        let tokens = |rows: &[Vec<zoo_models::Generated>]| {
+            let of_row = |row: &Vec<zoo_models::Generated>| {
+                let text = |text: &zoo_models::Generated| (text.tokens.clone(), text.stop);
+                row.iter().map(text).collect::<Vec<_>>()
+            };
+            rows.iter().map(of_row).collect::<Vec<_>>()
+        };
+        equal(tokens(&cached), tokens(&uncached))?;
+        // Texts of a model that says the same whatever it reads would prove nothing.
+        let texts = tokens(&cached);
+        equal(texts[0] != texts[1] && texts[1] != texts[2], true)?;
+    }
+    Ok(())
+}
+
+/// A model whose numbers are not as small as they are drawn: what is likeliest is far ahead,
+/// and rounding does not change it.
+fn louder<M: Module>(model: M) -> M {
+    struct Louder;
+    impl burn::module::ModuleMapper for Louder {
+        fn map_float<const D: usize>(
+            &mut self,
+            param: burn::module::Param<Tensor<D>>,
+        ) -> burn::module::Param<Tensor<D>> {
+            param.map(|tensor| tensor.mul_scalar(3.0))
+        }
+    }
+    model.map(&mut Louder)
+}
+
+fn gpt(mechanism: Mechanism, positions: PositionsConfig, device: &Device) -> Result<(), Failed> {
+    device.seed(17);
+    let config = GptConfig::new(11, 16, 4, 2)
+        .with_d_feed_forward(Some(24))
+        .with_mechanism(small(mechanism))
+        .with_positions(positions);
+    let model = louder(config.init(device));
+    let state = || Ok(model.start(PROMPTS.len())?);
+    same_texts(&model, state, model.limits(), |_, texts| {
+        model.forward(texts)
+    })
+}
+
+fn transformer(
+    mechanism: Mechanism,
+    positions: PositionsConfig,
+    device: &Device,
+) -> Result<(), Failed> {
+    device.seed(17);
+    let config = TransformerConfig::new(7, 11)
+        .with_d_model(16)
+        .with_heads(4)
+        .with_encoder_layers(1)
+        .with_decoder_layers(2)
+        .with_d_feed_forward(Some(24))
+        .with_decoder_mechanism(small(mechanism))
+        .with_positions(positions);
+    let model = louder(config.init(device));
+    let sources = |rows: &[usize]| {
+        let rows: Vec<&[u32]> = rows.iter().map(|row| SOURCES[*row]).collect();
+        Tokens::new(&rows, model.source_limits(), device)
+    };
+    let state = || Ok(model.start(&sources(&[0, 1, 2])?)?);
+    same_texts(&model, state, model.target_limits(), |rows, texts| {
+        model.forward(&sources(rows).expect("it was taken"), texts)
+    })
+}
+
+fn seq2seq(attention: AlignmentConfig, feeding: Feeding, device: &Device) -> Result<(), Failed> {
+    device.seed(17);
+    let config = Seq2SeqConfig::new(7, 11)
+        .with_d_embedding(8)
+        .with_d_hidden(16)
+        .with_attention(attention)
+        .with_feeding(feeding);
+    let model = louder(config.init(device));
+    let sources = |rows: &[usize]| {
+        let rows: Vec<&[u32]> = rows.iter().map(|row| SOURCES[*row]).collect();
+        Tokens::new(&rows, model.source_limits(), device)
+    };
+    let state = || Ok(model.start(&sources(&[0, 1, 2])?));
+    same_texts(&model, state, model.target_limits(), |rows, texts| {
+        let source = sources(rows).expect("it was taken");
+        model.forward(&source, texts, 1.0, 0).logits
+    })
+}

@@ -1,0 +1,333 @@
+//! Seq2Seq on a device.
+
+use burn::module::Module;
+use burn::tensor::{Device, Int, Tensor};
+use libtest_mimic::{Failed, Trial};
+use zoo_models::{
+    AlignmentConfig, Feeding, Generative, Seq2Seq, Seq2SeqConfig, Tokens, Tying, token_loss,
+};
+
+use crate::support::{equal, is_refused, numbers, overfits, same};
+
+type Test = fn(&Device) -> Result<(), Failed>;
+
+pub(crate) fn trials(device: &Device) -> Vec<Trial> {
+    let mut trials: Vec<Trial> = TESTS
+        .iter()
+        .map(|&(name, test)| {
+            let device = device.clone();
+            Trial::test(format!("seq2seq/{name}"), move || test(&device))
+        })
+        .collect();
+    for (attention, feeding) in PAIRS {
+        let mut add = |what: &str, device: Device, test: fn(&Seq2Seq) -> Result<(), Failed>| {
+            let name = format!("seq2seq/{what}-{}-fed-{}", attention.word(), feeding.word());
+            trials.push(Trial::test(name, move || {
+                test(&model(&config(attention, feeding), &device))
+            }));
+        };
+        add("steps-with", device.clone(), steps_are_what_all_at_once_are);
+        add(
+            "padding-changes-nothing-with",
+            device.clone(),
+            padding_changes_nothing,
+        );
+        add(
+            "learns-by-heart-with",
+            device.clone().autodiff(),
+            learns_by_heart,
+        );
+    }
+    trials
+}
+
+const LOCAL_M: AlignmentConfig = AlignmentConfig::LocalM { window: 1 };
+const LOCAL_P: AlignmentConfig = AlignmentConfig::LocalP { window: 2 };
+
+/// Every score, and every way of feeding.
+const PAIRS: [(AlignmentConfig, Feeding); 6] = [
+    (AlignmentConfig::Additive, Feeding::Context),
+    (AlignmentConfig::Dot, Feeding::None),
+    (AlignmentConfig::General, Feeding::Input),
+    (LOCAL_M, Feeding::Input),
+    (LOCAL_M, Feeding::None),
+    (LOCAL_P, Feeding::Input),
+];
+
+fn config(attention: AlignmentConfig, feeding: Feeding) -> Seq2SeqConfig {
+    Seq2SeqConfig::new(7, 9)
+        .with_d_embedding(6)
+        .with_d_hidden(12)
+        .with_attention(attention)
+        .with_feeding(feeding)
+        .with_dropout(0.0)
+}
+
+fn model(config: &Seq2SeqConfig, device: &Device) -> Seq2Seq {
+    device.seed(13);
+    config.init(device)
+}
+
+/// Sources and targets of several lengths, each with a beginning and an end.
+fn pairs() -> ([Vec<u32>; 3], [Vec<u32>; 3]) {
+    (
+        [vec![2, 3, 4, 5], vec![6, 1], vec![3, 3, 2]],
+        [vec![0, 4, 5, 8, 2, 1], vec![0, 7, 1], vec![0, 8, 8, 3, 1]],
+    )
+}
+
+fn taken(model: &Seq2Seq) -> Result<(Tokens, Tokens), Failed> {
+    let (sources, targets) = pairs();
+    Ok((source(model, &sources)?, target(model, &targets)?))
+}
+
+fn source(model: &Seq2Seq, rows: &[Vec<u32>]) -> Result<Tokens, Failed> {
+    Ok(Tokens::new(rows, model.source_limits(), &model.device())?)
+}
+
+fn target(model: &Seq2Seq, rows: &[Vec<u32>]) -> Result<Tokens, Failed> {
+    Ok(Tokens::new(rows, model.target_limits(), &model.device())?)
+}
+
+fn learns_by_heart(model: &Seq2Seq) -> Result<(), Failed> {
+    let (sources, targets) = pairs();
+    let given = targets.each_ref().map(|row| row[..row.len() - 1].to_vec());
+    let wanted = targets.each_ref().map(|row| row[1..].to_vec());
+    let (given, wanted) = (target(model, &given)?, target(model, &wanted)?);
+    let source = source(model, &sources)?;
+    overfits(model.clone(), 0.05, 60, |model| {
+        token_loss(model.forward(&source, &given, 1.0, 0).logits, &wanted, 0.0)
+    })
+}
+
+/// Token by token, and several at a time, gives what all at once give; and so it does for
+/// rows that were chosen.
+fn steps_are_what_all_at_once_are(model: &Seq2Seq) -> Result<(), Failed> {
+    let (source, _) = taken(model)?;
+    let rows = [
+        vec![0, 4, 5, 8, 2],
+        vec![0, 7, 1, 1, 3],
+        vec![5, 8, 8, 3, 6],
+    ];
+    let tokens = target(model, &rows)?;
+    let at_once = model.forward(&source, &tokens, 1.0, 0).logits; // [3, 5, 9]
+    let part = |of: &[usize], from: usize, to: usize| {
+        let of: Vec<Vec<u32>> = of.iter().map(|row| rows[*row][from..to].to_vec()).collect();
+        target(model, &of).map(|tokens| tokens.ids())
+    };
+    let said = |of: &[usize], place: usize| {
+        let of: Vec<i64> = of.iter().map(|row| *row as i64).collect();
+        let of = Tensor::<1, Int>::from_ints(of.as_slice(), &at_once.device());
+        let said = at_once.clone().select(0, of).slice_dim(1, place..place + 1);
+        said.squeeze_dim::<2>(1)
+    };
+    let mut state = model.start(&source);
+    same(
+        model.advance(part(&[0, 1, 2], 0, 2)?, &mut state),
+        said(&[0, 1, 2], 1),
+    )?;
+    same(
+        model.advance(part(&[0, 1, 2], 2, 3)?, &mut state),
+        said(&[0, 1, 2], 2),
+    )?;
+    let mut state = model.select(&state, &[2, 0, 2]);
+    equal(model.rows(&state), 3)?;
+    same(
+        model.advance(part(&[2, 0, 2], 3, 4)?, &mut state),
+        said(&[2, 0, 2], 3),
+    )?;
+    let mut state = model.select(&state, &[1]);
+    same(model.advance(part(&[0], 4, 5)?, &mut state), said(&[0], 4))
+}
+
+/// A row beside longer ones is what it is alone, and looks at nothing behind its end.
+fn padding_changes_nothing(model: &Seq2Seq) -> Result<(), Failed> {
+    let (sources, targets) = pairs();
+    let (source_rows, target_rows) = taken(model)?;
+    let all = model.forward(&source_rows, &target_rows, 1.0, 0);
+    for row in 0..3 {
+        let (of_source, of_target) = (sources[row].len(), targets[row].len());
+        let own = |tensor: &Tensor<3>| {
+            tensor
+                .clone()
+                .slice_dim(0, row..row + 1)
+                .slice_dim(1, 0..of_target)
+        };
+        let alone = model.forward(
+            &source(model, &sources[row..row + 1])?,
+            &target(model, &targets[row..row + 1])?,
+            1.0,
+            0,
+        );
+        same(own(&all.logits), alone.logits)?;
+        let alignment = own(&all.alignment);
+        same(
+            alignment.clone().slice_dim(2, 0..of_source),
+            alone.alignment,
+        )?;
+        if of_source < 4 {
+            let behind = numbers(alignment.slice_dim(2, of_source..4))?;
+            equal(behind.iter().all(|weight| *weight == 0.0), true)?;
+        }
+    }
+    Ok(())
+}
+
+/// How much of the source each place of the target looks at: `[row][place]`.
+fn looked_at(attention: AlignmentConfig, device: &Device) -> Result<Vec<Vec<f32>>, Failed> {
+    let model = model(&config(attention, Feeding::Input), device);
+    let (source, target) = taken(&model)?;
+    let alignment = model.forward(&source, &target, 1.0, 0).alignment;
+    equal(alignment.dims(), [3, 6, 4])?;
+    let sums = numbers(alignment.sum_dim(2))?;
+    Ok(sums.chunks(6).map(<[f32]>::to_vec).collect())
+}
+
+const TESTS: &[(&str, Test)] = &[
+    ("alignments-are-shares", |device| {
+        let is_one = |sum: &f32| (sum - 1.0).abs() < 1e-5;
+        for attention in [
+            AlignmentConfig::Additive,
+            AlignmentConfig::Dot,
+            AlignmentConfig::General,
+        ] {
+            let sums = looked_at(attention, device)?.concat();
+            equal(sums.iter().all(is_one), true)?;
+        }
+        // The second source has 2 tokens: place 2 still sees the last of them, 3 sees none.
+        let sums = looked_at(LOCAL_M, device)?;
+        equal(sums[1][..3].iter().all(is_one), true)?;
+        equal(&sums[1][3..], &[0.0; 3])?;
+        equal(sums[0][..5].iter().all(is_one), true)?;
+        // Weights fall with the distance from the place that is predicted.
+        let sums = looked_at(LOCAL_P, device)?.concat();
+        equal(sums.iter().all(|sum| *sum > 0.0 && *sum < 1.0), true)
+    }),
+    ("at-once-is-what-steps-are-forward-and-backward", |device| {
+        let device = &device.clone().autodiff();
+        let model = model(&config(AlignmentConfig::General, Feeding::None), device);
+        let (source, target) = taken(&model)?;
+        let pass = |teacher_forcing: f64| {
+            let said = model.forward(&source, &target, teacher_forcing, 0);
+            let loss = token_loss(said.logits.clone(), &target, 0.0);
+            let gradients = loss.backward();
+            let of = |weight: Tensor<2>| weight.grad(&gradients).ok_or("no gradient");
+            let gradients = [
+                of(model.target_embedding.weight.val())?,
+                of(model.combination.weight.val())?,
+            ];
+            Ok::<_, Failed>((said.logits.inner(), said.alignment.inner(), gradients))
+        };
+        let (logits, alignment, gradients) = pass(1.0)?;
+        // So near to one that every token is given, but not known to be.
+        let (by_steps, alignment_by_steps, gradients_by_steps) = pass(1.0 - 1e-12)?;
+        same(by_steps, logits)?;
+        same(alignment_by_steps, alignment)?;
+        for (got, want) in gradients_by_steps.into_iter().zip(gradients) {
+            same(got, want)?;
+        }
+        Ok(())
+    }),
+    ("without-a-teacher-it-goes-by-its-own-word", |device| {
+        let model = model(&config(AlignmentConfig::Additive, Feeding::Input), device);
+        let (source, target) = taken(&model)?;
+        let alone = model.forward(&source, &target, 0.0, 3).logits; // [3, 6, 9]
+        let mut state = model.start(&source);
+        let mut token = target.ids().slice_dim(1, 0..1);
+        for place in 0..6 {
+            let said = model.advance(token, &mut state);
+            let of_place = alone.clone().slice_dim(1, place..place + 1);
+            same(of_place.squeeze_dim::<2>(1), said.clone())?;
+            token = said.argmax(1);
+        }
+        // By half: the same for a seed, and others for another.
+        let half = |seed| numbers(model.forward(&source, &target, 0.5, seed).logits);
+        equal(half(1)? == half(1)?, true)?;
+        let kinds = (0..6).map(half).collect::<Result<Vec<_>, _>>()?;
+        equal(kinds.iter().any(|other| *other != kinds[0]), true)
+    }),
+    ("an-empty-source-has-an-answer", |device| {
+        for (attention, feeding) in PAIRS {
+            let model = model(&config(attention, feeding), device);
+            let (sources, targets) = ([vec![], vec![1, 2]], [vec![0, 3], vec![0, 4]]);
+            let (source, target) = (source(&model, &sources)?, target(&model, &targets)?);
+            let said = model.forward(&source, &target, 1.0, 0);
+            let is_finite = numbers(said.logits)?.iter().all(|logit| logit.is_finite());
+            equal(is_finite, true)?;
+            let seen = numbers(said.alignment.slice_dim(0, 0..1))?;
+            equal(seen, vec![0.0; 4])?;
+        }
+        Ok(())
+    }),
+    ("parameters-and-work-are-as-counted-by-hand", |device| {
+        // e = 6, d = 12; gates are three, with two biases each.
+        let encoder = 2 * (6 * 18 + 6 * 18 + 2 * 18);
+        let decoder = |input: usize| input * 36 + 12 * 36 + 2 * 36;
+        let rest = 7 * 6 + 9 * 6 + (12 * 12 + 12) + 24 * 12 + (12 * 9 + 9);
+        for (attention, feeding, own, input) in [
+            (
+                AlignmentConfig::Additive,
+                Feeding::Input,
+                2 * 144 + 12 + 12,
+                18,
+            ),
+            (AlignmentConfig::Dot, Feeding::None, 0, 6),
+            (AlignmentConfig::General, Feeding::Context, 144, 18),
+            (LOCAL_P, Feeding::Input, 144 + 144 + 12, 18),
+        ] {
+            let model = model(&config(attention, feeding), device);
+            let by_hand = encoder + decoder(input) + rest + own;
+            equal(model.parameters(), by_hand)?;
+            equal(model.num_params(), by_hand)?;
+            let summary = model.to_string();
+            equal(summary.contains(attention.word()), true)?;
+        }
+        let tied = Seq2SeqConfig::new(7, 7)
+            .with_d_embedding(12)
+            .with_d_hidden(12)
+            .with_attention(AlignmentConfig::Dot)
+            .with_feeding(Feeding::None)
+            .with_tying(Tying::All);
+        let model = model(&tied, device);
+        equal(
+            model.parameters(),
+            2 * (12 * 18 + 6 * 18 + 2 * 18) + decoder(12) + 7 * 12 + (12 * 12 + 12) + 24 * 12,
+        )?;
+        let general = model_of_general(device);
+        // 2 examples, 5 source and 4 target tokens, two operations for each product.
+        let encoder = 5 * 2 * (6 * 18 + 6 * 18);
+        let decoder = 4 * (18 * 36 + 12 * 36);
+        let attention = 5 * 144 + 2 * 5 * 4 * 12;
+        let dense = 144 + 4 * (24 * 12 + 12 * 9);
+        let by_hand = 2 * 2 * (encoder + decoder + attention + dense);
+        equal(general.flops(2, 5, 4), by_hand as f64)
+    }),
+    ("what-does-not-fit-is-refused", |device| {
+        let model = model_of_general(device);
+        let (source, _) = taken(&model)?;
+        let one = target(&model, &[vec![0, 1]])?;
+        is_refused(
+            || {
+                model.forward(&source, &one, 1.0, 0);
+            },
+            "Seq2Seq: a target must be [batch = 3, seq] as the source is, got [1, 2]",
+        )?;
+        is_refused(
+            || {
+                model.advance(one.ids(), &mut model.start(&source));
+            },
+            "Seq2Seq: tokens must be [rows = 3, new], at least one new, got [1, 2]",
+        )?;
+        let (source, target) = taken(&model)?;
+        is_refused(
+            || {
+                model.forward(&source, &target, 1.5, 0);
+            },
+            "Seq2Seq: teacher forcing must be from 0 to 1, got 1.5",
+        )
+    }),
+];
+
+fn model_of_general(device: &Device) -> Seq2Seq {
+    model(&config(AlignmentConfig::General, Feeding::Input), device)
+}

@@ -1,0 +1,55 @@
+//! A Seq2Seq token by token.
+
+use burn::tensor::{Device, Int, Tensor};
+
+use super::{Seq2Seq, Seq2SeqState};
+use crate::Generative;
+
+impl Generative for Seq2Seq {
+    type State = Seq2SeqState;
+
+    fn vocabulary(&self) -> usize {
+        self.config.target_vocabulary
+    }
+
+    fn longest(&self) -> Option<usize> {
+        None
+    }
+
+    fn device(&self) -> Device {
+        self.target_embedding.weight.device()
+    }
+
+    fn rows(&self, state: &Seq2SeqState) -> usize {
+        state.source.lengths.len()
+    }
+
+    fn advance(&self, tokens: Tensor<2, Int>, state: &mut Seq2SeqState) -> Tensor<2> {
+        let rows = self.rows(state);
+        let [given, new] = tokens.dims();
+        assert!(
+            given == rows && new > 0,
+            "Seq2Seq: tokens must be [rows = {rows}, new], at least one new, got [{given}, {new}]"
+        );
+        let step = |token: Tensor<2, Int>| {
+            let embedded = self.embedded(token).squeeze_dim(1); // [rows, d_embedding]
+            self.step(embedded, state).0
+        };
+        let last = tokens.split(1, 1).into_iter().map(step).last();
+        let last = last.expect("there is a token: it was checked");
+        let said = self.predicted(last.unsqueeze_dim(1)); // [rows, 1, vocabulary]
+        said.squeeze_dim(1)
+    }
+
+    fn select(&self, state: &Seq2SeqState, rows: &[usize]) -> Seq2SeqState {
+        let at: Vec<i64> = rows.iter().map(|row| *row as i64).collect();
+        let at = Tensor::<1, Int>::from_ints(at.as_slice(), &self.device());
+        let fed = state.fed.as_ref();
+        Seq2SeqState {
+            source: state.source.select(rows, &at),
+            recurrent: state.recurrent.select(at.clone()),
+            fed: fed.map(|fed| fed.clone().select(0, at.clone())),
+            places: state.places,
+        }
+    }
+}
