@@ -116,6 +116,14 @@ fn config([encoder, decoder, cross]: [MechanismConfig; 3]) -> TransformerConfig 
         .with_cross_mechanism(cross)
 }
 
+/// The same with one vocabulary for both sides.
+fn one_vocabulary(mechanisms: [MechanismConfig; 3]) -> TransformerConfig {
+    TransformerConfig {
+        source_vocabulary: 11,
+        ..config(mechanisms)
+    }
+}
+
 fn sources() -> [Vec<u32>; 3] {
     [vec![1, 2, 3, 4, 5, 6], vec![7, 8], vec![4, 4, 1, 8]]
 }
@@ -126,8 +134,7 @@ fn learns_by_heart(attentions: Attentions, index: usize, device: &Device) -> Res
     let activation = [Activation::Relu, Activation::Swiglu, Activation::Gelu][index];
     let norm = [Norm::Post, Norm::Pre, Norm::Pre][index];
     let tying = [Tying::Decoder, Tying::None, Tying::All][index];
-    let model = config(attentions.map(small))
-        .with_source_vocabulary(11)
+    let model = one_vocabulary(attentions.map(small))
         .with_decoder_layers(1)
         .with_activation(activation)
         .with_norm(norm)
@@ -304,9 +311,7 @@ const TESTS: &[(&str, Test)] = &[
         )
     }),
     ("is-shown-in-a-table", |device| {
-        let model = config(LEARNING[1].map(small))
-            .with_source_vocabulary(11)
-            .with_tying(Tying::All);
+        let model = one_vocabulary(LEARNING[1].map(small)).with_tying(Tying::All);
         let text = model.init(device).to_string();
         let is_there = |part: &str| text.contains(part);
         let parts = [
@@ -345,8 +350,7 @@ const TESTS: &[(&str, Test)] = &[
     ("all-three-share-their-vectors", |device| {
         let device = &device.clone().autodiff();
         let mechanisms = [(); 3].map(|()| MechanismConfig::Flash);
-        let model = config(mechanisms)
-            .with_source_vocabulary(11)
+        let model = one_vocabulary(mechanisms)
             .with_tying(Tying::All)
             .init(device);
         // A token of the source alone has a gradient in the only table there is.
