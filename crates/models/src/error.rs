@@ -74,6 +74,39 @@ pub enum ModelError {
         /// Which one.
         row: usize,
     },
+    /// A word of a document is outside of the vocabulary.
+    #[error(
+        "token {id} at place {place} of sentence {sentence} of document {document} is outside of \
+         the vocabulary: it has {vocabulary} tokens, 0 to {}",
+        vocabulary.saturating_sub(1)
+    )]
+    DocumentToken {
+        /// Which document.
+        document: usize,
+        /// Which sentence of it.
+        sentence: usize,
+        /// Where in that.
+        place: usize,
+        /// The token.
+        id: u32,
+        /// How many there are.
+        vocabulary: usize,
+    },
+    /// A sentence of a document is longer than the model has positions for.
+    #[error(
+        "sentence {sentence} of document {document} has {length} tokens, and the model has \
+         positions for {longest} of them"
+    )]
+    SentenceTooLong {
+        /// Which document.
+        document: usize,
+        /// Which sentence of it.
+        sentence: usize,
+        /// How long it is.
+        length: usize,
+        /// How long it may be.
+        longest: usize,
+    },
 }
 
 impl ModelError {

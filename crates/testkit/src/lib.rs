@@ -6,6 +6,7 @@
 //!   large for that, [`solve_for`] solves a sample of the queries;
 //! - [`central_differences`]: an independent check of the oracle's own gradients;
 //! - [`entropy`]: how spread out the weights are, with its gradients;
+//! - [`RecurrentProblem`]: the same for recurrent layers, with gradients by differences;
 //! - [`Golden`]: what another program computed, read from its file;
 //! - [`Precision`] and [`Tolerance`]: how far a backend may be off, and why.
 
@@ -24,6 +25,7 @@ mod oracle;
 mod predicted;
 mod problem;
 mod products;
+mod recurrent;
 mod sample;
 mod score;
 mod tolerance;
@@ -38,4 +40,5 @@ pub use mask::Mask;
 pub use mechanism::Parameter;
 pub use oracle::{Answer, Terms, solve, solve_for};
 pub use problem::{Inputs, Problem};
+pub use recurrent::{RecurrentAnswer, RecurrentInputs, RecurrentProblem, Unit};
 pub use tolerance::{Mismatch, Precision, Tolerance};

@@ -4,9 +4,12 @@
 mod cached;
 mod classifier;
 mod generate;
+mod golden;
 mod gpt;
+mod han;
 mod mechanisms;
 mod seq2seq;
+mod recurrent;
 mod support;
 mod toy;
 mod transformer;
@@ -44,5 +47,8 @@ fn trials(opened: &Opened) -> Vec<Trial> {
     trials.extend(cached::trials(device));
     trials.extend(generate::trials(device));
     trials.extend(weights::trials(device));
+    trials.extend(golden::trials(device));
+    trials.extend(recurrent::trials(device));
+    trials.extend(han::trials(device));
     trials
 }

@@ -70,6 +70,24 @@ pub enum WeightsError {
         /// The shape of the file's.
         got: Vec<usize>,
     },
+    /// A tensor that has to be turned is no matrix.
+    #[error("key {key} must be a matrix, got {got:?}")]
+    NoMatrix {
+        /// What it is called in the file.
+        key: String,
+        /// Its shape.
+        got: Vec<usize>,
+    },
+    /// A tensor that is several in one cannot be cut.
+    #[error("key {key} is {parts} matrices in one, and cannot be {got:?}")]
+    Parts {
+        /// What it is called in the file.
+        key: String,
+        /// How many it should be.
+        parts: usize,
+        /// Its shape.
+        got: Vec<usize>,
+    },
     /// A tensor holds another kind of numbers.
     #[error("key {key} must hold {expected}, got {got}")]
     Kind {

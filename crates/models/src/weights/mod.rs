@@ -14,6 +14,7 @@
 
 mod error;
 mod file;
+pub mod import;
 
 use std::collections::BTreeMap;
 
@@ -148,8 +149,14 @@ impl Weights {
             };
             fitted.push(bridge::from_data(data, own.name, held.param_id));
         }
+        self.none_left()?;
+        Ok(fitted)
+    }
+
+    /// Whether every tensor was taken.
+    fn none_left(&self) -> Result<(), WeightsError> {
         if self.tensors.is_empty() {
-            return Ok(fitted);
+            return Ok(());
         }
         let named = |(key, held): (&String, &Held)| held.named(key);
         Err(WeightsError::Unexpected {

@@ -276,3 +276,6 @@ fn add(into: &mut [f32], numbers: &[f32]) {
         *into += number;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! Models with PyTorch's weights give what PyTorch gave: `golden/models.py` wrote down what
+//! that is.
+
+use burn::tensor::{Device, Tensor};
+use libtest_mimic::{Failed, Trial};
+use zoo_conformance::{golden_data, numbers};
+use zoo_models::weights::{Weights, WeightsError, import};
+use zoo_models::{Activation, GptConfig, Norm, PositionsConfig, Tokens, TransformerConfig, Tying};
+use zoo_testkit::Golden;
+
+/// How far a number may be off: logits are of the size of 1 to 10, and `f32` holds seven digits.
+const NEAR: f64 = 1e-4;
+
+pub(crate) fn trials(device: &Device) -> Vec<Trial> {
+    let golden = golden();
+    let mut trials = Vec::new();
+    for (case, norm, activation) in [
+        ("transformer-post-relu", Norm::Post, Activation::Relu),
+        ("transformer-pre-gelu", Norm::Pre, Activation::Gelu),
+    ] {
+        let (golden, device) = (golden.under(&format!("{case}.")), device.clone());
+        trials.push(Trial::test(format!("golden/pytorch-{case}"), move || {
+            transformer(&golden, norm, activation, &device)
+        }));
+    }
+    for (name, test) in [
+        (
+            "pytorch-gpt2",
+            gpt2 as fn(&Golden, &Device) -> Result<(), Failed>,
+        ),
+        ("pytorch-gpt2 as linear layers", gpt2_as_linear),
+        ("pytorch-gpt2 as torch.save wrote it", gpt2_as_saved),
+        ("pytorch-gpt2, what is wrong is named", gpt2_wrong),
+    ] {
+        let (golden, device) = (golden.under("gpt2."), device.clone());
+        trials.push(Trial::test(format!("golden/{name}"), move || {
+            test(&golden, &device)
+        }));
+    }
+    trials
+}
+
+fn golden() -> Golden {
+    let file = include_bytes!("../../golden/models.safetensors");
+    Golden::from_bytes(file).expect("a file that belongs to the tests")
+}
+
+/// What a state dict would have.
+fn weights(golden: &Golden) -> Weights {
+    let weights = golden.under("weights.").tensors;
+    let weights = weights.iter();
+    Weights::of_tensors(weights.map(|(name, tensor)| (name.clone(), golden_data(tensor))))
+}
+
+fn whole(golden: &Golden, name: &str) -> Vec<i64> {
+    let tensor = golden.tensor(name).expect("every case has it");
+    golden_data(tensor).to_vec().expect("whole numbers")
+}
+
+/// Tokens `[batch, seq]`, cut to their lengths.
+fn rows(golden: &Golden, name: &str, lengths: Option<&[i64]>) -> Vec<Vec<u32>> {
+    let tensor = golden.tensor(name).expect("every case has it");
+    let seq = tensor.shape[1];
+    let ids = whole(golden, name);
+    let row = |(row, ids): (usize, &[i64])| {
+        let length = lengths.map_or(seq, |lengths| lengths[row] as usize);
+        ids[..length].iter().map(|id| *id as u32).collect()
+    };
+    ids.chunks(seq).enumerate().map(row).collect()
+}
+
+fn same_logits<const D: usize>(golden: &Golden, got: Tensor<D>) -> Result<(), Failed> {
+    same(golden, "logits", got)
+}
+
+pub(crate) fn same<const D: usize>(
+    golden: &Golden,
+    name: &str,
+    got: Tensor<D>,
+) -> Result<(), Failed> {
+    let expected: Vec<f64> = golden_data(golden.tensor(name)?).to_vec().expect("f64");
+    let got = numbers(got);
+    assert_eq!(got.len(), expected.len(), "{name}");
+    let error = |(got, expected): (&f32, &f64)| (f64::from(*got) - expected).abs();
+    let worst = got.iter().zip(&expected).map(error).fold(0.0, f64::max);
+    let is_near = worst <= NEAR && got.iter().all(|number| number.is_finite());
+    match is_near {
+        true => Ok(()),
+        false => Err(format!("{name} are off by up to {worst:.1e}").into()),
+    }
+}
+
+fn transformer(
+    golden: &Golden,
+    norm: Norm,
+    activation: Activation,
+    device: &Device,
+) -> Result<(), Failed> {
+    let model = TransformerConfig::new(13, 11)
+        .with_d_model(16)
+        .with_heads(2)
+        .with_encoder_layers(2)
+        .with_decoder_layers(2)
+        .with_d_feed_forward(Some(24))
+        .with_norm(norm)
+        .with_activation(activation)
+        .with_tying(Tying::None)
+        .init(device);
+    let model = import::nn_transformer(weights(golden))?.apply(model)?;
+    let lengths = whole(golden, "lengths");
+    let source = rows(golden, "source", Some(&lengths));
+    let source = Tokens::new(&source, model.source_limits(), device)?;
+    let target = rows(golden, "target", None);
+    let target = Tokens::new(&target, model.target_limits(), device)?;
+    same_logits(golden, model.forward(&source, &target))
+}
+
+fn small_gpt2() -> GptConfig {
+    GptConfig::new(17, 16, 2, 2).with_positions(PositionsConfig::Learned { longest: 12 })
+}
+
+fn gpt2_gives(golden: &Golden, weights: Weights, device: &Device) -> Result<(), Failed> {
+    let model = import::gpt2(weights)?.apply(small_gpt2().init(device))?;
+    let tokens = Tokens::new(&rows(golden, "tokens", None), model.limits(), device)?;
+    same_logits(golden, model.forward(&tokens))
+}
+
+fn gpt2(golden: &Golden, device: &Device) -> Result<(), Failed> {
+    gpt2_gives(golden, weights(golden), device)
+}
+
+/// As models that are trained anew have it: matrices the other way round, the head there
+/// again, all below a name, masks saved along.
+fn gpt2_as_linear(golden: &Golden, device: &Device) -> Result<(), Failed> {
+    let published = weights(golden);
+    let is_matrix = |key: &str| key.contains(".c_") && key.ends_with(".weight");
+    let mut tensors: Vec<_> = published
+        .keys()
+        .map(|key| {
+            let data = published.get(key).expect("its own key").clone();
+            let data = match is_matrix(key) {
+                true => {
+                    let shape = data.shape().to_vec();
+                    let matrix = Tensor::<1>::from_data(
+                        burn::tensor::TensorData::new(
+                            data.to_vec::<f32>().expect("f32"),
+                            [shape.iter().product::<usize>()],
+                        ),
+                        device,
+                    );
+                    matrix.reshape([shape[0], shape[1]]).transpose().into_data()
+                }
+                false => data,
+            };
+            (format!("transformer.{key}"), data)
+        })
+        .collect();
+    let embedding = published.get("wte.weight").expect("its own key").clone();
+    tensors.push(("lm_head.weight".to_owned(), embedding));
+    let mask = burn::tensor::TensorData::new(vec![1.0_f32; 4], [1, 1, 2, 2]);
+    tensors.push(("transformer.h.0.attn.bias".to_owned(), mask));
+    gpt2_gives(golden, Weights::of_tensors(tensors), device)
+}
+
+fn gpt2_as_saved(golden: &Golden, device: &Device) -> Result<(), Failed> {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/gpt2.pt");
+    gpt2_gives(golden, Weights::read(file)?, device)
+}
+
+fn gpt2_wrong(golden: &Golden, device: &Device) -> Result<(), Failed> {
+    let whole = weights(golden);
+    let without = |missing: &str| {
+        let keys = whole.keys().filter(|key| *key != missing);
+        let tensor = |key: &str| (key.to_owned(), whole.get(key).expect("its own").clone());
+        Weights::of_tensors(keys.map(tensor).collect::<Vec<_>>())
+    };
+    let message = |result: Result<Weights, WeightsError>| {
+        let model = small_gpt2().init(device);
+        let loaded = result.and_then(|weights| weights.apply(model));
+        loaded.expect_err("something is wrong").to_string()
+    };
+    let missing = message(import::gpt2(without("h.1.mlp.c_fc.bias")));
+    assert_eq!(missing, "key layers.1.feed_forward.inner.bias is missing");
+    let missing = message(import::gpt2(without("h.1.ln_2.weight")));
+    assert_eq!(
+        missing,
+        "key h.1.ln_2.weight is missing: is it h.1.ln_2.bias?"
+    );
+
+    let larger = GptConfig::new(18, 16, 2, 2)
+        .with_positions(PositionsConfig::Learned { longest: 12 })
+        .init(device);
+    let error = import::gpt2(weights(golden))?.apply(larger);
+    assert_eq!(
+        error.expect_err("one token more").to_string(),
+        "key embedding.weight (wte.weight in the file) must be [18, 16], got [17, 16]"
+    );
+    Ok(())
+}

@@ -1,0 +1,219 @@
+//! The hierarchical attention network: it learns, padding is nothing to it, and what is
+//! empty has an answer.
+
+use burn::module::Module;
+use burn::optim::GradientsParams;
+use burn::tensor::activation::log_softmax;
+use burn::tensor::{Device, Int, Tensor};
+use libtest_mimic::{Failed, Trial};
+use zoo_conformance::numbers;
+use zoo_models::han::Judged;
+use zoo_models::{Documents, Han, HanConfig, Limits, ModelError};
+use zoo_recurrent::Cell;
+use zoo_testkit::Precision;
+
+use crate::support;
+
+type Test = fn(&Device) -> Result<(), Failed>;
+
+pub(crate) fn trials(device: &Device) -> Vec<Trial> {
+    let learning = [Cell::Gru, Cell::Lstm].map(|cell| {
+        let device = device.clone().autodiff();
+        Trial::test(format!("han/overfits-with-{cell}"), move || {
+            overfits(cell, &device)
+        })
+    });
+    let others = TESTS.iter().map(|(name, test)| {
+        let device = device.clone();
+        Trial::test(format!("han/{name}"), move || test(&device))
+    });
+    learning.into_iter().chain(others).collect()
+}
+
+/// A model of 9 words and 2 classes.
+fn config() -> HanConfig {
+    HanConfig::new(9, 2)
+        .with_d_embedding(6)
+        .with_d_word(4)
+        .with_d_sentence(3)
+        .with_d_attention(5)
+}
+
+type Document = Vec<Vec<u32>>;
+
+fn batch(documents: &[Document], device: &Device) -> Result<Documents, Failed> {
+    let limits = Limits {
+        vocabulary: 9,
+        longest: None,
+    };
+    Documents::new(documents, limits, device).map_err(|error| error.to_string().into())
+}
+
+fn four() -> [Document; 4] {
+    [
+        vec![vec![1, 2, 3], vec![4]],
+        vec![vec![5, 6]],
+        vec![vec![2, 1], vec![3, 3, 8, 7], vec![4, 4]],
+        vec![vec![6, 6, 2], vec![5]],
+    ]
+}
+
+/// The loss on four documents of two classes comes near zero.
+fn overfits(cell: Cell, device: &Device) -> Result<(), Failed> {
+    device.seed(1);
+    let model: Han = config().with_cell(cell).init(device);
+    let documents = batch(&four(), device)?;
+    let classes = Tensor::<1, Int>::from_data([0, 1, 1, 0], device).reshape([4, 1]);
+    support::overfits(model, 0.1, 40, |model| {
+        let logits = model.forward(&documents).logits;
+        -log_softmax(logits, 1).gather(1, classes.clone()).mean()
+    })
+}
+
+fn same(what: &str, got: &[f32], want: &[f32]) -> Result<(), Failed> {
+    let want: Vec<f64> = want.iter().copied().map(f64::from).collect();
+    // Two recurrences and two attentions, one after the other.
+    let tolerance = Precision::F32.backward(8.0);
+    tolerance.check(what, got, &want)?;
+    Ok(())
+}
+
+/// Rows of a result on the host.
+fn rows(judged: &Judged, document: usize) -> [Vec<f32>; 3] {
+    let own = document..document + 1;
+    [
+        numbers(judged.logits.clone().slice_dim(0, own.clone())),
+        numbers(judged.word_weights.clone().slice_dim(0, own.clone())),
+        numbers(judged.sentence_weights.clone().slice_dim(0, own)),
+    ]
+}
+
+const TESTS: &[(&str, Test)] = &[
+    ("padding-changes-nothing", |device| {
+        for cell in [Cell::Gru, Cell::Lstm] {
+            let model = config().with_cell(cell).init(device);
+            let documents = four();
+            let together = model.forward(&batch(&documents, device)?);
+            let [_, sentences, words] = together.word_weights.dims();
+            for (at, document) in documents.iter().enumerate() {
+                let alone = batch(std::slice::from_ref(document), device)?;
+                let [_, own_sentences, own_words] = alone.dims();
+                let [logits, word_weights, sentence_weights] = rows(&model.forward(&alone), 0);
+                let got = rows(&together, at);
+                same("logits", &got[0], &logits)?;
+                // The weights alone, with zeros where the others go on.
+                let mut padded = vec![0.0; sentences * words];
+                let own = word_weights.chunks_exact(own_words);
+                for (sentence, weights) in padded.chunks_exact_mut(words).zip(own) {
+                    sentence[..own_words].copy_from_slice(weights);
+                }
+                same("word weights", &got[1], &padded)?;
+                let mut padded = vec![0.0; sentences];
+                padded[..own_sentences].copy_from_slice(&sentence_weights);
+                same("sentence weights", &got[2], &padded)?;
+            }
+        }
+        Ok(())
+    }),
+    ("weights-are-shares-of-what-is-there", |device| {
+        let model = config().init(device);
+        let documents = four();
+        let judged = model.forward(&batch(&documents, device)?);
+        for (at, document) in documents.iter().enumerate() {
+            let [_, words, sentences] = rows(&judged, at);
+            let longest = words.len() / sentences.len();
+            same("of the document", &[sentences.iter().sum()], &[1.0])?;
+            for (sentence, weights) in words.chunks_exact(longest).enumerate() {
+                let count = document.get(sentence).map_or(0, Vec::len);
+                let there = weights[..count].iter().all(|weight| *weight > 0.0);
+                let rest = weights[count..].iter().all(|weight| *weight == 0.0);
+                if !there || !rest {
+                    return Err(format!("document {at}, sentence {sentence}: {weights:?}").into());
+                }
+                let whole = if count > 0 { 1.0 } else { 0.0 };
+                same("of a sentence", &[weights.iter().sum()], &[whole])?;
+            }
+        }
+        Ok(())
+    }),
+    ("what-is-empty-has-an-answer", |device| {
+        let device = &device.clone().autodiff();
+        let model = config().init(device);
+        let documents = batch(&[vec![], vec![vec![1], vec![], vec![2, 3]]], device)?;
+        let judged = model.forward(&documents);
+        let [logits, words, sentences] = rows(&judged, 0);
+        let bias = model.classifier.bias.as_ref().ok_or("no bias")?.val();
+        same("no sentences", &logits, &numbers(bias.unsqueeze::<2>()))?;
+        if words.iter().chain(&sentences).any(|weight| *weight != 0.0) {
+            return Err(format!("weights of nothing: {words:?}, {sentences:?}").into());
+        }
+        let [_, words, sentences] = rows(&judged, 1);
+        // The sentence without words has a place and no words.
+        same("three sentences", &[sentences.iter().sum()], &[1.0])?;
+        if sentences[1] == 0.0 || words[2..4] != [0.0, 0.0] {
+            return Err(format!("an empty sentence: {words:?}, {sentences:?}").into());
+        }
+        let gradients = judged.logits.sum().backward();
+        let gradients = GradientsParams::from_grads(gradients, &model);
+        let embedding = gradients
+            .get::<2>(model.embedding.weight.id)
+            .ok_or("no gradient")?;
+        let embedding = numbers(embedding);
+        if embedding.iter().any(|x| !x.is_finite()) || embedding.iter().all(|x| *x == 0.0) {
+            return Err(format!("gradients: {embedding:?}").into());
+        }
+        // Nothing at all, and nothing but an empty sentence.
+        let judged = model.forward(&batch(&[vec![]], device)?);
+        same("nothing", &numbers(judged.logits), &logits)?;
+        let judged = model.forward(&batch(&[vec![vec![]]], device)?);
+        let sentences = numbers(judged.sentence_weights);
+        same("an empty sentence alone", &sentences, &[1.0])
+    }),
+    ("a-word-that-is-none-is-named", |device| {
+        let model = config().init(device);
+        let documents = [vec![vec![1_u32]], vec![vec![2], vec![3, 9]]];
+        match Documents::new(&documents, model.limits(), device) {
+            Err(
+                error @ ModelError::DocumentToken {
+                    document: 1,
+                    sentence: 1,
+                    place: 1,
+                    id: 9,
+                    vocabulary: 9,
+                },
+            ) => match error.to_string().as_str() {
+                "token 9 at place 1 of sentence 1 of document 1 is outside of the vocabulary: it \
+                 has 9 tokens, 0 to 8" => Ok(()),
+                said => Err(format!("it said {said}").into()),
+            },
+            other => Err(format!("{other:?}").into()),
+        }
+    }),
+    ("it-says-what-it-is", |device| {
+        let model = config().init(device);
+        let text = "HAN: 9 words, 2 classes
+  embedding           9 x 6                 54
+  word encoder        6 -> 8, gru both ways  288
+  word attention      8, compared by 5      50
+  sentence encoder    8 -> 6, gru both ways  234
+  sentence attention  6, compared by 5      40
+  classifier          6 -> 2                14
+  parameters                               680";
+        let said = model.to_string();
+        let plain = |text: &str| -> String { text.split_whitespace().collect() };
+        if plain(&said) != plain(text) {
+            return Err(format!("it says\n{said}").into());
+        }
+        if model.parameters() != model.num_params() {
+            return Err(format!("{} parameters", model.parameters()).into());
+        }
+        // 2 documents of 3 sentences of 4 words: 24 words, 6 sentences.
+        let words = 2 * 24 * (2 * 3 * 4 * (6 + 4) + (8 * 5 + 5 + 8));
+        let sentences = 2 * 6 * (2 * 3 * 3 * (8 + 3) + (6 * 5 + 5 + 6));
+        let flops = model.flops(2, 3, 4);
+        if flops != f64::from(words + sentences + 2 * 2 * 6 * 2) {
+            return Err(format!("{flops} FLOPs").into());
+        }
+        Ok(())
+    }),
+];
