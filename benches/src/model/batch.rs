@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use burn::tensor::{Device, Tensor};
+use zoo_models::generate::Generated;
 use zoo_models::{Limits, Tokens, token_loss};
 
 /// Rows of tokens below `vocabulary`, as random as a bench needs: others for each `seed`.
@@ -31,6 +32,12 @@ pub(super) fn taken(prompts: &[Vec<u32>], texts: &[Vec<u32>]) -> Vec<Vec<u32>> {
         [prompt, said].concat()
     };
     prompts.iter().zip(texts).map(whole).collect()
+}
+
+/// The tokens of each row's best text.
+pub(super) fn best(texts: Vec<Vec<Generated>>) -> Vec<Vec<u32>> {
+    let tokens = |texts: Vec<Generated>| texts.into_iter().next().map(|text| text.tokens);
+    texts.into_iter().filter_map(tokens).collect()
 }
 
 /// A class for each of `batch` examples, as sequences of one token.

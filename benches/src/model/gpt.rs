@@ -10,7 +10,7 @@ use zoo_models::{Gpt, GptConfig, PositionsConfig, Tokens};
 use zoo_words::Mechanism;
 
 use super::Specimen;
-use super::batch::{loss, rows, shifted, taken};
+use super::batch::{best, loss, rows, shifted, taken};
 
 /// Texts that are to be continued.
 pub(super) struct Texts {
@@ -81,11 +81,7 @@ impl Specimen for Texts {
     fn generate(&self, model: &Gpt) -> Result<Vec<Vec<u32>>> {
         let config = GenerateConfig::default().with_max_length(self.setup.generated());
         let state = model.start(self.setup.batch)?;
-        let texts = generate(model, state, &self.prompts, &config)?;
-        let best = texts
-            .into_iter()
-            .map(|mut texts| texts.swap_remove(0).tokens);
-        Ok(best.collect())
+        Ok(best(generate(model, state, &self.prompts, &config)?))
     }
 
     fn said_of(&self, model: &Gpt, texts: &[Vec<u32>]) -> Result<Tensor<3>> {

@@ -3,6 +3,8 @@
 mod batch;
 mod classify;
 mod gpt;
+mod han;
+mod seq2seq;
 mod transformer;
 
 use std::cell::RefCell;
@@ -74,10 +76,11 @@ pub(crate) fn measure_model(
         fault,
     };
     match setup.model {
+        Model::Han => measurement.of::<han::Judged>(),
         Model::Transformer => measurement.of::<transformer::Pairs>(),
+        Model::Seq2Seq => measurement.of::<seq2seq::Pairs>(),
         Model::Gpt => measurement.of::<gpt::Texts>(),
         Model::Classifier => measurement.of::<classify::Labelled>(),
-        Model::Han | Model::Seq2Seq => bail!("{} is not there yet", setup.model),
     }
 }
 
@@ -97,6 +100,8 @@ impl Measurement<'_> {
             Pass::Train => self.opened.device.clone().autodiff(),
             Pass::Forward | Pass::Decode | Pass::Generate => self.opened.device.clone(),
         };
+        // The same weights in every round.
+        device.seed(0);
         // Start threads, load kernels, let the backend set itself up.
         let tiny = Setup::new(self.setup.model, Size::Tiny);
         self.work::<S>(&tiny, &device)?.run()?;

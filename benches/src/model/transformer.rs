@@ -12,7 +12,7 @@ use zoo_models::{Tokens, Transformer, TransformerConfig, Tying};
 use zoo_words::Mechanism;
 
 use super::Specimen;
-use super::batch::{loss, rows, shifted, taken};
+use super::batch::{best, loss, rows, shifted, taken};
 
 /// Sources and what they are to become.
 pub(super) struct Pairs {
@@ -86,11 +86,7 @@ impl Specimen for Pairs {
     fn generate(&self, model: &Transformer) -> Result<Vec<Vec<u32>>> {
         let config = GenerateConfig::default().with_max_length(self.setup.generated());
         let state = model.start(&self.source)?;
-        let texts = generate(model, state, &self.begins, &config)?;
-        let best = texts
-            .into_iter()
-            .map(|mut texts| texts.swap_remove(0).tokens);
-        Ok(best.collect())
+        Ok(best(generate(model, state, &self.begins, &config)?))
     }
 
     fn said_of(&self, model: &Transformer, texts: &[Vec<u32>]) -> Result<Tensor<3>> {
