@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::Serialize;
 use zoo_testkit::{Mask, Problem};
@@ -84,7 +85,11 @@ impl PyTorch {
         environment: Vec<(String, OsString)>,
         device: &'static str,
     ) -> io::Result<Self> {
-        let inputs = std::env::temp_dir().join(format!("zoo-pytorch-{}", std::process::id()));
+        // Several may be at work in one process, and each removes its own.
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("zoo-pytorch-{}-{count}", std::process::id());
+        let inputs = std::env::temp_dir().join(name);
         fs::create_dir_all(&inputs)?;
         Ok(Self {
             python,
