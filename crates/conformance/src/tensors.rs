@@ -104,7 +104,7 @@ impl Tensors {
 }
 
 /// A tensor's numbers, row by row.
-pub fn numbers(tensor: Tensor<4>) -> Vec<f32> {
+pub fn numbers<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor
         .try_into_vec_as()
         .expect("a float tensor can be read as f32")

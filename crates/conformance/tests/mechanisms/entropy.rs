@@ -91,7 +91,7 @@ fn matches_the_oracle(name: &str, device: &Device) -> Result<(), Failed> {
 
     let upstream: Vec<f64> = upstream.into_iter().map(f64::from).collect();
     let want = zoo_testkit::entropy(&problem, &inputs, &upstream);
-    let entropies = numbers(got.unsqueeze());
+    let entropies = numbers(got);
     if let Some(below) = entropies.iter().find(|&&x| x < 0.0) {
         return Err(format!("an entropy of {below}").into());
     }
@@ -178,12 +178,12 @@ fn heads_are_as_spread_out_as_their_weights(
     }
     // Scores of queries and keys this large are up to 20.
     let tolerance = Precision::F32.backward(20.0);
-    tolerance.check_as_large_as(1.0, "entropy", &numbers(got.unsqueeze()), &want)?;
+    tolerance.check_as_large_as(1.0, "entropy", &numbers(got), &want)?;
 
     let penalty = attention.entropy_penalty(query, key, Pattern::Causal);
     let penalty = penalty.map_err(|error| error.to_string())?;
     let mean = want.iter().sum::<f64>() / want.len() as f64;
-    tolerance.check_as_large_as(1.0, "penalty", &numbers(penalty.unsqueeze()), &[mean])?;
+    tolerance.check_as_large_as(1.0, "penalty", &numbers(penalty), &[mean])?;
     Ok(())
 }
 
@@ -194,7 +194,7 @@ fn half_precision_is_not_rounded(dtype: DType, device: &Device) -> Result<(), Fa
     if got.dtype() != DType::F32 {
         return Err(format!("{:?} instead of F32", got.dtype()).into());
     }
-    let (got, want) = (numbers(got.unsqueeze()), [1000f64.ln(); 2]);
+    let (got, want) = (numbers(got), [1000f64.ln(); 2]);
     Precision::F32.forward(0.0).check("entropy", &got, &want)?;
     Ok(())
 }
@@ -207,7 +207,7 @@ const TESTS: &[(&str, Test)] = &[
         let options = AttentionOptions::new().with_pattern(Pattern::Causal);
         for fill in [0.0, 0.7] {
             let key = Tensor::<4>::full([1, 2, 9, 4], fill, device);
-            let got = numbers(entropy(query.clone(), key, &options).unsqueeze());
+            let got = numbers(entropy(query.clone(), key, &options));
             // The first query sees four keys, the last all nine.
             let want: Vec<f64> = (0..12).map(|row| f64::from(row % 6 + 4).ln()).collect();
             Precision::F32.forward(0.0).check("entropy", &got, &want)?;
@@ -287,7 +287,7 @@ fn of_a_long_sequence(device: &Device) -> Result<(), Failed> {
     let inputs = problem.inputs();
     let tensors = Tensors::new(&problem, &inputs, device);
     let got = entropy(tensors.query, tensors.key, &tensors.options);
-    let got = numbers(got.unsqueeze());
+    let got = numbers(got);
     let rows = [0usize, 5_000, 16_383];
     let of_row = |row: usize| -> f64 {
         let query = &inputs.query[row * 4..][..4];

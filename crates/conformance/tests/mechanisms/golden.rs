@@ -118,7 +118,7 @@ fn gives_the_same(golden: &Golden, mechanism: Mechanism, device: &Device) -> Res
 
 fn same(golden: &Golden, name: &str, got: Tensor<3>, tolerance: Tolerance) -> Result<(), Failed> {
     let want = golden.tensor(name)?.numbers.to_f64();
-    let got = numbers(got.unsqueeze());
+    let got = numbers(got);
     tolerance.check(name, &got, &want)?;
     Ok(())
 }

@@ -3,9 +3,12 @@
 
 use burn::tensor::{Device, Tensor};
 use libtest_mimic::{Failed, Trial};
-use zoo_conformance::{golden_data, numbers};
+use zoo_conformance::golden_data;
 use zoo_models::weights::{Weights, WeightsError, import};
-use zoo_models::{Activation, GptConfig, Norm, PositionsConfig, Tokens, TransformerConfig, Tying};
+use zoo_models::{
+    Activation, Documents, GptConfig, HanConfig, Norm, PositionsConfig, Tokens, TransformerConfig,
+    Tying,
+};
 use zoo_testkit::Golden;
 
 /// How far a number may be off: logits are of the size of 1 to 10, and `f32` holds seven digits.
@@ -37,6 +40,10 @@ pub(crate) fn trials(device: &Device) -> Vec<Trial> {
             test(&golden, &device)
         }));
     }
+    let (golden, device) = (golden.under("han."), device.clone());
+    trials.push(Trial::test("golden/pytorch-han", move || {
+        han(&golden, &device)
+    }));
     trials
 }
 
@@ -54,7 +61,7 @@ fn weights(golden: &Golden) -> Weights {
 
 fn whole(golden: &Golden, name: &str) -> Vec<i64> {
     let tensor = golden.tensor(name).expect("every case has it");
-    golden_data(tensor).to_vec().expect("whole numbers")
+    golden_data(tensor).try_to_vec().expect("whole numbers")
 }
 
 /// Tokens `[batch, seq]`, cut to their lengths.
@@ -73,13 +80,9 @@ fn same_logits<const D: usize>(golden: &Golden, got: Tensor<D>) -> Result<(), Fa
     same(golden, "logits", got)
 }
 
-pub(crate) fn same<const D: usize>(
-    golden: &Golden,
-    name: &str,
-    got: Tensor<D>,
-) -> Result<(), Failed> {
-    let expected: Vec<f64> = golden_data(golden.tensor(name)?).to_vec().expect("f64");
-    let got = numbers(got);
+fn same<const D: usize>(golden: &Golden, name: &str, got: Tensor<D>) -> Result<(), Failed> {
+    let expected: Vec<f64> = golden_data(golden.tensor(name)?).try_to_vec().expect("f64");
+    let got = crate::support::numbers(got)?;
     assert_eq!(got.len(), expected.len(), "{name}");
     let error = |(got, expected): (&f32, &f64)| (f64::from(*got) - expected).abs();
     let worst = got.iter().zip(&expected).map(error).fold(0.0, f64::max);
@@ -115,6 +118,25 @@ fn transformer(
     same_logits(golden, model.forward(&source, &target))
 }
 
+fn han(golden: &Golden, device: &Device) -> Result<(), Failed> {
+    let model = HanConfig::new(19, 3)
+        .with_d_embedding(6)
+        .with_d_word(5)
+        .with_d_sentence(5)
+        .with_d_attention(7)
+        .init(device);
+    let model = import::nn_gru_han(weights(golden))?.apply(model)?;
+    let document = rows(golden, "document", Some(&whole(golden, "lengths")));
+    // Beside one that is shorter, which changes nothing.
+    let other = vec![document[1].clone()];
+    let documents = Documents::new(&[document, other], model.limits(), device)?;
+    let judged = model.forward(&documents);
+    same(golden, "logits", judged.logits.slice([0..1]))?;
+    same(golden, "word_weights", judged.word_weights.slice([0..1]))?;
+    let sentence_weights = judged.sentence_weights.slice([0..1]);
+    same(golden, "sentence_weights", sentence_weights)
+}
+
 fn small_gpt2() -> GptConfig {
     GptConfig::new(17, 16, 2, 2).with_positions(PositionsConfig::Learned { longest: 12 })
 }
@@ -143,7 +165,7 @@ fn gpt2_as_linear(golden: &Golden, device: &Device) -> Result<(), Failed> {
                     let shape = data.shape().to_vec();
                     let matrix = Tensor::<1>::from_data(
                         burn::tensor::TensorData::new(
-                            data.to_vec::<f32>().expect("f32"),
+                            data.try_to_vec::<f32>().expect("f32"),
                             [shape.iter().product::<usize>()],
                         ),
                         device,

@@ -6,13 +6,12 @@ use burn::optim::GradientsParams;
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{Device, Int, Tensor};
 use libtest_mimic::{Failed, Trial};
-use zoo_conformance::numbers;
 use zoo_models::han::Judged;
 use zoo_models::{Documents, Han, HanConfig, Limits, ModelError};
 use zoo_recurrent::Cell;
 use zoo_testkit::Precision;
 
-use crate::support;
+use crate::support::{self, numbers};
 
 type Test = fn(&Device) -> Result<(), Failed>;
 
@@ -79,13 +78,13 @@ fn same(what: &str, got: &[f32], want: &[f32]) -> Result<(), Failed> {
 }
 
 /// Rows of a result on the host.
-fn rows(judged: &Judged, document: usize) -> [Vec<f32>; 3] {
+fn rows(judged: &Judged, document: usize) -> Result<[Vec<f32>; 3], Failed> {
     let own = document..document + 1;
-    [
-        numbers(judged.logits.clone().slice_dim(0, own.clone())),
-        numbers(judged.word_weights.clone().slice_dim(0, own.clone())),
-        numbers(judged.sentence_weights.clone().slice_dim(0, own)),
-    ]
+    Ok([
+        numbers(judged.logits.clone().slice_dim(0, own.clone()))?,
+        numbers(judged.word_weights.clone().slice_dim(0, own.clone()))?,
+        numbers(judged.sentence_weights.clone().slice_dim(0, own))?,
+    ])
 }
 
 const TESTS: &[(&str, Test)] = &[
@@ -98,8 +97,8 @@ const TESTS: &[(&str, Test)] = &[
             for (at, document) in documents.iter().enumerate() {
                 let alone = batch(std::slice::from_ref(document), device)?;
                 let [_, own_sentences, own_words] = alone.dims();
-                let [logits, word_weights, sentence_weights] = rows(&model.forward(&alone), 0);
-                let got = rows(&together, at);
+                let [logits, word_weights, sentence_weights] = rows(&model.forward(&alone), 0)?;
+                let got = rows(&together, at)?;
                 same("logits", &got[0], &logits)?;
                 // The weights alone, with zeros where the others go on.
                 let mut padded = vec![0.0; sentences * words];
@@ -120,7 +119,7 @@ const TESTS: &[(&str, Test)] = &[
         let documents = four();
         let judged = model.forward(&batch(&documents, device)?);
         for (at, document) in documents.iter().enumerate() {
-            let [_, words, sentences] = rows(&judged, at);
+            let [_, words, sentences] = rows(&judged, at)?;
             let longest = words.len() / sentences.len();
             same("of the document", &[sentences.iter().sum()], &[1.0])?;
             for (sentence, weights) in words.chunks_exact(longest).enumerate() {
@@ -141,13 +140,13 @@ const TESTS: &[(&str, Test)] = &[
         let model = config().init(device);
         let documents = batch(&[vec![], vec![vec![1], vec![], vec![2, 3]]], device)?;
         let judged = model.forward(&documents);
-        let [logits, words, sentences] = rows(&judged, 0);
+        let [logits, words, sentences] = rows(&judged, 0)?;
         let bias = model.classifier.bias.as_ref().ok_or("no bias")?.val();
-        same("no sentences", &logits, &numbers(bias.unsqueeze::<2>()))?;
+        same("no sentences", &logits, &numbers(bias.unsqueeze::<2>())?)?;
         if words.iter().chain(&sentences).any(|weight| *weight != 0.0) {
             return Err(format!("weights of nothing: {words:?}, {sentences:?}").into());
         }
-        let [_, words, sentences] = rows(&judged, 1);
+        let [_, words, sentences] = rows(&judged, 1)?;
         // The sentence without words has a place and no words.
         same("three sentences", &[sentences.iter().sum()], &[1.0])?;
         if sentences[1] == 0.0 || words[2..4] != [0.0, 0.0] {
@@ -158,15 +157,15 @@ const TESTS: &[(&str, Test)] = &[
         let embedding = gradients
             .get::<2>(model.embedding.weight.id)
             .ok_or("no gradient")?;
-        let embedding = numbers(embedding);
+        let embedding = numbers(embedding)?;
         if embedding.iter().any(|x| !x.is_finite()) || embedding.iter().all(|x| *x == 0.0) {
             return Err(format!("gradients: {embedding:?}").into());
         }
         // Nothing at all, and nothing but an empty sentence.
         let judged = model.forward(&batch(&[vec![]], device)?);
-        same("nothing", &numbers(judged.logits), &logits)?;
+        same("nothing", &numbers(judged.logits)?, &logits)?;
         let judged = model.forward(&batch(&[vec![vec![]]], device)?);
-        let sentences = numbers(judged.sentence_weights);
+        let sentences = numbers(judged.sentence_weights)?;
         same("an empty sentence alone", &sentences, &[1.0])
     }),
     ("a-word-that-is-none-is-named", |device| {

@@ -71,7 +71,7 @@ fn numbers(model: &Two) -> Vec<(String, Vec<f32>)> {
         weights
             .get(key)
             .expect("its own key")
-            .to_vec()
+            .try_to_vec()
             .expect("f32")
     };
     weights

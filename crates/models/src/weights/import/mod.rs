@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`nn_transformer`] | PyTorch's `nn.Transformer`, between embeddings and an output |
 //! | [`gpt2`] | GPT-2 as it was published, and models that are named like it |
+//! | [`nn_gru_han`] | hierarchical attention over PyTorch's `nn.GRU` |
 //!
 //! Each takes what [`Weights::read`] gives, and gives what [`Weights::apply`] takes. A file
 //! with other names is [renamed](Weights::renamed) first.
@@ -19,6 +20,7 @@
 //! ```
 
 mod gpt2;
+mod han;
 mod matrix;
 mod nn_transformer;
 
@@ -27,6 +29,7 @@ use std::collections::BTreeMap;
 use burn::tensor::TensorData;
 
 pub use self::gpt2::gpt2;
+pub use self::han::nn_gru_han;
 use self::matrix::{one_row, rows_in_parts, turned};
 pub use self::nn_transformer::nn_transformer;
 use super::{Held, Weights, WeightsError};

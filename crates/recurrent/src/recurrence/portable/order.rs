@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use burn::backend::tensor::{BoolTensor, FloatTensor};
-use burn::backend::{Backend, Shape, Slice, TensorData, TensorMetadata};
+use burn::backend::{
+    Backend, Shape, Slice, TensorData, TensorMetadata, get_or_init_device_settings,
+};
 
 use crate::recurrence::ops::Settings;
 
@@ -23,7 +25,10 @@ impl<'a, B: Backend> Order<'a, B> {
             let at = |at: usize| (0..passes).flat_map(move |pass| is_padding(settings, at, pass));
             let all: Vec<bool> = (0..settings.seq).flat_map(at).collect();
             let data = TensorData::new(all, [settings.seq, passes, settings.batch, 1]);
-            B::bool_from_data(data, &like.device())
+            // Backends hold bools in different ways, and this call converts nothing.
+            let device = like.device();
+            let dtype = get_or_init_device_settings::<B>(&device).bool_dtype;
+            B::bool_from_data(data.convert_dtype(dtype.into()), &device)
         });
         Self { settings, padding }
     }
