@@ -271,14 +271,8 @@ const TESTS: &[(&str, Test)] = &[
         })
     }),
     ("a-model-without-more-positions-stops", |device| {
-        let toy = Toy {
-            longest: Some(5),
-            ..Toy::new(
-                4,
-                |text, token| scattered(text, token) - 99.0 * f64::from(token == END),
-                device,
-            )
-        };
+        let endless = |text: &[u32], token| scattered(text, token) - 99.0 * f64::from(token == END);
+        let toy = Toy::new(4, endless, device).with_longest(5);
         // The last token that is made needs no position.
         for config in each_strategy() {
             let made = toy.best(&[&[1, 2, 3], &[1; 5]], &config)?;
@@ -356,10 +350,7 @@ const TESTS: &[(&str, Test)] = &[
         Ok(())
     }),
     ("what-cannot-be-continued-is-refused", |device| {
-        let toy = Toy {
-            longest: Some(3),
-            ..Toy::new(4, scattered, device)
-        };
+        let toy = Toy::new(4, scattered, device).with_longest(3);
         let config = GenerateConfig::default;
         refused(
             &toy,

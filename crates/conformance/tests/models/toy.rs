@@ -10,7 +10,7 @@ use zoo_models::{GenerateConfig, Generated, Generative, Stop, generate};
 pub(crate) struct Toy {
     device: Device,
     vocabulary: usize,
-    pub(crate) longest: Option<usize>,
+    longest: Option<usize>,
     logit: fn(&[u32], u32) -> f64,
     /// The rows of each call of `advance`.
     pub(crate) rows: RefCell<Vec<usize>>,
@@ -27,6 +27,14 @@ impl Toy {
             longest: None,
             logit,
             rows: RefCell::default(),
+        }
+    }
+
+    /// The same with so many positions.
+    pub(crate) fn with_longest(self, longest: usize) -> Self {
+        Self {
+            longest: Some(longest),
+            ..self
         }
     }
 
