@@ -181,7 +181,7 @@ struct Work<S: Specimen> {
 /// The result of a pass.
 enum Done {
     Step,
-    Said(Tensor<3>),
+    Said(Box<Tensor<3>>),
     Texts(Vec<Vec<u32>>),
 }
 
@@ -215,7 +215,7 @@ impl<S: Specimen> Work<S> {
             Pass::Forward | Pass::Decode => {
                 let said = self.with_model(|model| Ok(self.specimen.logits(model)))?;
                 let said = if is_wrong { said / 0.0 } else { said };
-                Ok(Done::Said(said))
+                Ok(Done::Said(Box::new(said)))
             }
         }
     }
@@ -229,7 +229,7 @@ impl<S: Specimen> Work<S> {
     fn check(&self, setup: &Setup) -> Result<Result<String, String>> {
         match self.run()? {
             Done::Step => self.check_training(),
-            Done::Said(said) => check_numbers(said),
+            Done::Said(said) => check_numbers(*said),
             Done::Texts(texts) => self.check_texts(setup, &texts),
         }
     }
