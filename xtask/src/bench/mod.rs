@@ -1,13 +1,13 @@
 //! `cargo xtask bench`: builds a measuring program for each backend, runs every
 //! case in a process of its own, and shows the answer.
 
+mod answer;
 mod compare;
 mod list;
 mod programs;
 mod progress;
 mod pytorch;
 
-use std::io::Write;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::process::Command;
@@ -18,14 +18,13 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Subcommand, ValueEnum};
 use zoo_comparison::case::Pass;
-use zoo_comparison::findings::{families, findings};
 use zoo_comparison::model::ModelName;
 use zoo_comparison::plan::{Extent, Plan, Selection, Suite};
 use zoo_comparison::pool::{Pool, Pooled, pool};
 use zoo_comparison::record::{FILE, Outcome, Results, RunInfo, Writer};
+use zoo_comparison::report;
 use zoo_comparison::run::Comparison;
-use zoo_comparison::table::{self, Against};
-use zoo_comparison::{report, units};
+use zoo_comparison::table::Against;
 use zoo_words::{Dtype, Mechanism};
 
 use crate::backends::Backends;
@@ -242,7 +241,7 @@ impl Measure {
         let page = report::write(&folder, &run, &lines, against)
             .with_context(|| format!("cannot write the report into {}", folder.display()))?;
         let cases = pool(&lines);
-        self.show(&cases, against)?;
+        answer::show(self.format, &cases, against)?;
         eprintln!("results: {}", results.display());
         eprintln!("report:  {}", page.display());
         if stop.load(Ordering::Relaxed) {
@@ -317,104 +316,6 @@ impl Measure {
             )
         }
     }
-
-    fn show(&self, cases: &[Pooled], against: Against<'_>) -> Result<()> {
-        let sections = table::sections(cases, against);
-        let mut text = match self.format {
-            Format::Table => devices(cases) + &table::terminal(&sections, terminal_width()),
-            Format::Markdown => table::markdown(&sections),
-            Format::Json => serde_json::to_string_pretty(&summary(cases))? + "\n",
-        };
-        if self.format != Format::Json {
-            let findings = findings(&families(cases));
-            let remarks = table::remarks(cases);
-            for line in findings.iter().chain(&remarks) {
-                text.push_str(line);
-                text.push('\n');
-            }
-            if self.format == Format::Table {
-                text.push_str(table::LEGEND);
-                text.push('\n');
-            }
-        }
-        // A reader that has seen enough (`| head`) is no failure of ours.
-        let _ = std::io::stdout().write_all(text.as_bytes());
-        Ok(())
-    }
-}
-
-/// What computes which mechanisms, for each backend.
-fn bodies(cases: &[Pooled]) -> Vec<(&str, &str, Vec<&str>)> {
-    let mut bodies: Vec<(&str, &str, Vec<&str>)> = Vec::new();
-    for case in cases {
-        let Some(body) = &case.body else { continue };
-        let (backend, mechanism) = (case.id.backend.as_str(), case.id.subject.as_str());
-        let found = bodies
-            .iter_mut()
-            .find(|(other, by, _)| *other == backend && by == body);
-        match found {
-            Some((.., mechanisms)) if mechanisms.contains(&mechanism) => {}
-            Some((.., mechanisms)) => mechanisms.push(mechanism),
-            None => bodies.push((backend, body, vec![mechanism])),
-        }
-    }
-    bodies
-}
-
-fn devices(cases: &[Pooled]) -> String {
-    let mut text = String::new();
-    for device in cases.iter().filter_map(|case| case.device.as_ref()) {
-        let line = format!("device: {device}\n");
-        if !text.contains(&line) {
-            text.push_str(&line);
-        }
-    }
-    for (backend, body, mechanisms) in bodies(cases) {
-        let mechanisms = mechanisms.join(", ");
-        text.push_str(&format!(
-            "body: {backend} computes {mechanisms} by {body}\n"
-        ));
-    }
-    for case in cases.iter().filter(|case| case.id.subject == "matmul") {
-        if let Some(rate) = case.rate() {
-            let (n, backend) = (units::count(case.id.n), &case.id.backend);
-            let rate = units::three_digits(rate / 1e9);
-            text.push_str(&format!(
-                "matmul: {backend} multiplies {n} x {n} at {rate} GFLOP/s\n"
-            ));
-        }
-    }
-    text.push('\n');
-    text
-}
-
-/// The cases as JSON: what the table shows, as numbers.
-fn summary(cases: &[Pooled]) -> Vec<serde_json::Value> {
-    let of = |case: &Pooled| {
-        let mut value = serde_json::json!({
-            "case": case.id,
-            "device": case.device,
-            "work": case.work,
-            "minimum_bytes": case.minimum_bytes,
-            "parameters": case.parameters,
-        });
-        value["result"] = match &case.result {
-            Pool::Samples(samples) => serde_json::json!({
-                "median": samples.median(),
-                "p10": samples.quantile(0.1),
-                "p90": samples.quantile(0.9),
-                "samples": samples.count(),
-                "flops_per_second": case.rate(),
-                "tokens_per_second": case.tokens_per_second(),
-                "peak": samples.peak,
-                "error": samples.error,
-                "checked": samples.checked,
-            }),
-            Pool::Without(outcome) => serde_json::json!({ "outcome": outcome }),
-        };
-        value
-    };
-    cases.iter().map(of).collect()
 }
 
 /// Too little memory or time is an answer. A wrong result or a crash is a defect.
@@ -453,11 +354,4 @@ fn burn_version() -> Option<String> {
     let lock = std::fs::read_to_string(places::workspace().join("Cargo.lock")).ok()?;
     let burn = lock.split_once("name = \"burn\"\nversion = \"")?.1;
     Some(burn.split_once('"')?.0.to_owned())
-}
-
-/// Characters in a line, if there is a terminal to show them.
-fn terminal_width() -> Option<usize> {
-    console::Term::stdout()
-        .size_checked()
-        .map(|(_, columns)| usize::from(columns))
 }
