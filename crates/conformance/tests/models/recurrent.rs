@@ -20,8 +20,9 @@ pub(crate) fn trials(device: &Device) -> Vec<Trial> {
         let is_recorded = problem.backward.len() == 2;
         let ways = [Way::Module].into_iter();
         let ways = ways.chain(is_recorded.then_some(Way::Recorded));
-        ways.map(|way| {
-            let device = device.clone().autodiff();
+        let device = device.clone().autodiff();
+        ways.map(move |way| {
+            let device = device.clone();
             let name = format!("recurrent/{}/{}", problem.name, way.word());
             Trial::test(name, move || is_solved(problem, way, &device))
         })
