@@ -16,7 +16,7 @@ mod error;
 mod file;
 pub mod import;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use burn::module::Module;
 use burn::store::{KeyRemapper, ModuleSnapshot, bridge};
@@ -123,9 +123,13 @@ impl Weights {
         mut self,
         model: &M,
     ) -> Result<Vec<burn::store::burn_pack::Tensor>, WeightsError> {
+        let all = model.collect(None, None, false);
+        let names: BTreeSet<String> = all.iter().map(|own| own.name.clone()).collect();
         let mut fitted = vec![];
-        for own in model.collect(None, None, false) {
-            let held = self.take(&own.name)?;
+        for own in all {
+            let Ok(held) = self.take(&own.name) else {
+                return Err(self.missing(&own.name, &names));
+            };
             let named = held.named(&own.name);
             let (expected, got) = (own.shape.to_vec(), held.data.shape().to_vec());
             if expected != got {
@@ -167,13 +171,21 @@ impl Weights {
 
     /// The tensor of that name, which is there no longer.
     fn take(&mut self, key: &str) -> Result<Held, WeightsError> {
-        self.tensors.remove(key).ok_or_else(|| {
-            let known = UnknownWord::new("key", key, self.keys());
-            WeightsError::Missing {
-                key: key.to_owned(),
-                nearest: known.nearest().map(str::to_owned),
-            }
+        let held = self.tensors.remove(key);
+        held.ok_or_else(|| WeightsError::Missing {
+            key: key.to_owned(),
+            nearest: None,
         })
+    }
+
+    /// The missing key, with the nearest of those that nobody asks for.
+    fn missing(&self, key: &str, asked_for: &BTreeSet<String>) -> WeightsError {
+        let others = self.keys().filter(|key| !asked_for.contains(*key));
+        let known = UnknownWord::new("key", key, others);
+        WeightsError::Missing {
+            key: key.to_owned(),
+            nearest: known.nearest().map(str::to_owned),
+        }
     }
 }
 
