@@ -1,24 +1,28 @@
-//! Measures one attention case on one device, and prints one line of JSON.
+//! Measures one case, of attention or of a model, on one device, and prints one line of JSON.
 //!
 //! `cargo xtask bench` runs this once for each case, so that the memory a case
 //! takes is its own and nothing it does ends the others.
 
+mod attention;
 mod measure;
+mod model;
 mod timing;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Parser;
 use zoo_backend::{BackendWord, Dtype};
-use zoo_comparison::case::{Case, Fault, Pass, Subject};
-use zoo_comparison::record::Report;
+use zoo_comparison::case::{Case, Pass, Subject};
+use zoo_comparison::fault::Fault;
+use zoo_comparison::model::{ModelName, Setup, Size};
+use zoo_words::Mechanism;
 
 use crate::timing::Sampling;
 
 #[derive(Parser)]
-#[command(about = "Measures one attention case on one device; cargo xtask bench runs many")]
+#[command(about = "Measures one case on one device; cargo xtask bench runs many")]
 struct Arguments {
     /// The device, by its word
     #[arg(long, default_value = "flex")]
@@ -28,19 +32,23 @@ struct Arguments {
     #[arg(long, default_value = "f32")]
     dtype: Dtype,
 
-    /// A mechanism, or matmul
-    #[arg(long, default_value = "standard")]
-    subject: Subject,
+    /// A mechanism, or matmul; standard, and in a model its usual one, unless named
+    #[arg(long)]
+    subject: Option<Subject>,
 
     /// A problem of the catalogue
     #[arg(long, default_value = "layer")]
     problem: String,
 
-    /// Its length, if not the catalogue's
+    /// A model instead of a problem: gpt, gpt-base
+    #[arg(long, conflicts_with = "problem")]
+    model: Option<ModelName>,
+
+    /// Its length, if not its own
     #[arg(long)]
     n: Option<usize>,
 
-    /// forward or train
+    /// forward, train, decode or generate
     #[arg(long, default_value = "forward")]
     pass: Pass,
 
@@ -77,22 +85,36 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
-    let Arguments {
-        subject, n, pass, ..
-    } = *arguments;
-    let case = Case::of(subject, &arguments.problem, n, pass)?;
+    let case = arguments.case()?;
     let opened = zoo_backend::open(arguments.backend, arguments.dtype)?;
     let sampling = Sampling {
         warm_up: arguments.warm_up,
         budget: arguments.budget,
         patience: arguments.patience,
     };
-    let (outcome, body) = measure::measure(&case, &opened, sampling, arguments.fault)?;
-    let report = Report {
-        device: opened.to_string(),
-        body: body.map(str::to_owned),
-        outcome,
-    };
+    let report = measure::measure(&case, &opened, sampling, arguments.fault)?;
     println!("{}", serde_json::to_string(&report)?);
     Ok(())
+}
+
+impl Arguments {
+    fn case(&self) -> Result<Case> {
+        let Some(name) = self.model else {
+            let standard = Subject::Mechanism(Mechanism::Standard);
+            let subject = self.subject.unwrap_or(standard);
+            return Ok(Case::of(subject, &self.problem, self.n, self.pass)?);
+        };
+        let setup = Setup::new(name.model, name.size.unwrap_or(Size::Small));
+        let n = self.n.unwrap_or(setup.n);
+        let setup = setup.at_length(n)?;
+        let attention = match self.subject {
+            Some(Subject::Mechanism(mechanism)) => mechanism,
+            Some(Subject::Matmul) => bail!("a model has an attention, and matmul is none"),
+            None => name.model.usual_attention(),
+        };
+        if let Some(why) = setup.refuses(attention, self.pass) {
+            bail!("{} with {attention}, {}: {why}", setup.name(), self.pass);
+        }
+        Ok(Case::model(setup, attention, self.pass))
+    }
 }

@@ -5,7 +5,8 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use zoo_comparison::case::{Case, Fault};
+use zoo_comparison::case::Case;
+use zoo_comparison::fault::Fault;
 use zoo_comparison::plan::{Sampling, Selection};
 use zoo_comparison::pool::pool;
 use zoo_comparison::record::{FILE, Measured, Outcome, Report, Results, RunInfo, Writer};
@@ -96,7 +97,7 @@ fn a_hang_a_crash_no_memory_and_a_wrong_result_are_rows_and_the_run_goes_on() {
     .cases()
     .expect("they are in the catalogue");
     let place = |name: &str| {
-        let found = cases.iter().position(|case| case.problem.name == name);
+        let found = cases.iter().position(|case| case.name() == name);
         found.expect("it was asked for")
     };
     let faults = vec![

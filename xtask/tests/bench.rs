@@ -29,6 +29,9 @@ fn a_misspelt_name_gets_the_nearest() {
         ("--mechanism", "standrad", "standard"),
         ("--problem", "bert-bsae", "bert-base"),
         ("--suite", "decoed", "decode"),
+        ("--suite", "modles", "models"),
+        ("--model", "transfromer", "transformer"),
+        ("--model", "gpt-bsae", "gpt-base"),
         ("--dtype", "f61", "f16"),
     ] {
         let output = bench(&[flag, wrong]);
@@ -39,6 +42,7 @@ fn a_misspelt_name_gets_the_nearest() {
     // clap's own words for closed lists.
     for (flag, wrong, right) in [
         ("--pass", "trian", "train"),
+        ("--pass", "genrate", "generate"),
         ("--format", "markdwon", "markdown"),
         ("--vs", "pytroch", "pytorch"),
     ] {
@@ -60,11 +64,30 @@ fn a_problem_of_one_length_cannot_be_stretched() {
 }
 
 #[test]
-fn quick_and_full_exclude_each_other_and_an_empty_suite_says_so() {
+fn quick_and_full_exclude_each_other_and_an_empty_choice_says_so() {
     assert_eq!(bench(&["--quick", "--full"]).status.code(), Some(2));
-    let output = bench(&["--suite", "models"]);
+    let output = bench(&["--suite", "attention", "--pass", "generate"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("suite models has no such case"));
+    assert!(stderr(&output).contains("suite attention has no generate case"));
+    let output = bench(&["--model", "han", "--mechanism", "flash"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(said.contains("its attention is additive"), "{said}");
+}
+
+#[test]
+fn a_model_that_cannot_have_the_attention_is_left_out_with_a_word() {
+    let folder = std::env::temp_dir().join(format!("zoo-left-out-{}", std::process::id()));
+    let mut arguments = vec!["--suite", "models", "--mechanism", "linear"];
+    arguments.extend(["--program", "/nowhere/zoo-bench"]);
+    arguments.extend(["--out", folder.to_str().expect("a plain path")]);
+    let said = stderr(&bench(&arguments));
+    std::fs::remove_dir_all(&folder).expect("the bench made it");
+    assert!(
+        said.contains("note: han-small with linear, train, is left out"),
+        "{said}"
+    );
+    assert!(!said.contains("note: gpt"), "{said}");
 }
 
 #[test]
@@ -80,6 +103,8 @@ fn the_list_shows_everything_that_can_be_chosen() {
         "takes --seq",
         "bf16",
         "pytorch",
+        "gpt-base",
+        "train and generate",
     ] {
         assert!(said.contains(word), "{word} in {said}");
     }
@@ -118,12 +143,15 @@ impl Run {
             round: 1,
             work: 1e6,
             minimum_bytes: 1,
+            tokens: None,
+            parameters: None,
             device: None,
             body: None,
             outcome: Outcome::Measured(Measured {
                 seconds: milliseconds.iter().map(|ms| ms / 1e3).collect(),
                 peak: None,
                 error: None,
+                checked: None,
             }),
         };
         Writer::create(&folder.join(FILE), &run)

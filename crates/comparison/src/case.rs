@@ -1,29 +1,22 @@
-//! What is measured: a subject on a problem, in one pass.
+//! What is measured: a matmul, an attention or a model, in one pass.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use zoo_testkit::{Features, Formula, Parameter, Problem, find};
-use zoo_words::{Dtype, Mechanism, MechanismConfig, UnknownWord};
+use zoo_testkit::{Problem, find};
+use zoo_words::{Mechanism, MechanismConfig, UnknownWord};
 
-/// What computes the case.
+use crate::model::Setup;
+use crate::work::given_to;
+
+/// What computes a case, in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Subject {
     /// A square matmul: the rate that others are held against.
     Matmul,
     /// A mechanism of ours.
     Mechanism(Mechanism),
-}
-
-impl Subject {
-    /// The word it is called by.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Matmul => "matmul",
-            Self::Mechanism(mechanism) => mechanism.word(),
-        }
-    }
 }
 
 impl FromStr for Subject {
@@ -43,15 +36,18 @@ impl FromStr for Subject {
 pub enum Pass {
     /// The result alone.
     Forward,
-    /// The result, and the gradients by query, key and value.
+    /// The result, and the gradients by query, key and value; of a model, by its parameters,
+    /// and a step along them.
     Train,
     /// The result for one place more, with what is kept of those before.
     Decode,
+    /// Of a model: token after token, the best each time.
+    Generate,
 }
 
 impl Pass {
     /// All, in the order they are shown.
-    pub const ALL: [Self; 3] = [Self::Forward, Self::Train, Self::Decode];
+    pub const ALL: [Self; 4] = [Self::Forward, Self::Train, Self::Decode, Self::Generate];
 
     /// The word people write.
     pub fn word(self) -> &'static str {
@@ -59,6 +55,7 @@ impl Pass {
             Self::Forward => "forward",
             Self::Train => "train",
             Self::Decode => "decode",
+            Self::Generate => "generate",
         }
     }
 }
@@ -83,22 +80,65 @@ impl FromStr for Pass {
 /// One case, whichever backend runs it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Case {
-    /// What computes it.
-    pub subject: Subject,
-    /// What is computed; of a matmul, the sides of its matrices are `seq_k`.
-    pub problem: Problem,
+    /// What is computed.
+    pub task: Task,
     /// How far it goes.
     pub pass: Pass,
+}
+
+/// What is computed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Task {
+    /// A product of two square matrices: the rate that others are held against.
+    Matmul {
+        /// Rows and columns of each.
+        side: usize,
+    },
+    /// A mechanism on a problem of the catalogue.
+    Attention {
+        /// The mechanism.
+        mechanism: Mechanism,
+        /// The problem, with as many key and value heads as the mechanism has.
+        problem: Problem,
+    },
+    /// A model with a mechanism for its attention.
+    Model {
+        /// The model and its sizes.
+        setup: Setup,
+        /// The mechanism.
+        attention: Mechanism,
+    },
 }
 
 impl Case {
     /// The matmul whose rate others are held against.
     pub fn matmul() -> Self {
         Self {
-            subject: Subject::Matmul,
             // Large enough for full speed on 2 cores, and still a hundredth of a second.
-            problem: Problem::new("matmul", [1, 1, 1024, 1024, 1024]),
+            task: Task::Matmul { side: 1024 },
             pass: Pass::Forward,
+        }
+    }
+
+    /// A mechanism on a problem, with as many key and value heads as the mechanism has.
+    pub fn attention(mechanism: Mechanism, problem: Problem, pass: Pass) -> Self {
+        let kv_heads = MechanismConfig::from(mechanism).kv_heads(problem.heads);
+        let kv_heads = kv_heads.unwrap_or(problem.kv_heads);
+        let problem = Problem {
+            kv_heads,
+            ..problem
+        };
+        Self {
+            task: Task::Attention { mechanism, problem },
+            pass,
+        }
+    }
+
+    /// A model with a mechanism for its attention.
+    pub fn model(setup: Setup, attention: Mechanism, pass: Pass) -> Self {
+        Self {
+            task: Task::Model { setup, attention },
+            pass,
         }
     }
 
@@ -113,9 +153,9 @@ impl Case {
         n: Option<usize>,
         pass: Pass,
     ) -> Result<Self, UnknownProblem> {
-        if subject == Subject::Matmul {
+        let Subject::Mechanism(mechanism) = subject else {
             return Ok(Self::matmul());
-        }
+        };
         let found = find(problem).ok_or_else(|| UnknownProblem::Name(unknown_problem(problem)))?;
         let problem = match n {
             Some(n) if n != found.seq_k => {
@@ -126,118 +166,59 @@ impl Case {
             }
             _ => found,
         };
-        Ok(Self::new(subject, problem, pass))
+        Ok(Self::attention(mechanism, problem, pass))
     }
 
-    /// The case of a problem, with as many key and value heads as its subject has.
-    pub fn new(subject: Subject, problem: Problem, pass: Pass) -> Self {
-        let kv_heads = match subject {
-            Subject::Matmul => None,
-            Subject::Mechanism(mechanism) => {
-                MechanismConfig::from(mechanism).kv_heads(problem.heads)
-            }
-        };
-        let kv_heads = kv_heads.unwrap_or(problem.kv_heads);
-        Self {
-            subject,
-            problem: Problem {
-                kv_heads,
-                ..problem
-            },
-            pass,
+    /// What computes it, in a word.
+    pub fn subject(&self) -> &'static str {
+        match &self.task {
+            Task::Matmul { .. } => "matmul",
+            Task::Attention { mechanism, .. } => mechanism.word(),
+            Task::Model { attention, .. } => attention.word(),
         }
     }
 
-    /// Floating-point operations of its matmuls, over the pairs that see each other.
-    pub fn work(&self) -> f64 {
-        let problem = &self.problem;
-        let pairs = (problem.queries() * problem.seq_k) as f64;
-        match self.subject {
-            Subject::Matmul => 2.0 * pairs * problem.seq_k as f64,
-            Subject::Mechanism(mechanism) => {
-                let forward = match self.given_to(mechanism) {
-                    Some(given) => forward_work(&given, self.pass),
-                    None => 0.0,
-                };
-                match self.pass {
-                    Pass::Forward | Pass::Decode => forward,
-                    // The backward pass does five matmuls where the forward pass does two.
-                    Pass::Train => 3.5 * forward,
-                }
-            }
+    /// The problem's name, or the model's.
+    pub fn name(&self) -> String {
+        match &self.task {
+            Task::Matmul { .. } => "matmul".to_owned(),
+            Task::Attention { problem, .. } => problem.name.to_owned(),
+            Task::Model { setup, .. } => setup.name(),
         }
     }
 
-    /// What a mechanism computes of the problem, if it takes it.
-    fn given_to(&self, mechanism: Mechanism) -> Option<Problem> {
-        // How many parameters there are counts here, not which.
-        let parameters = |parameter: Parameter| vec![0.0; parameter.count()];
-        self.problem.given_to(&mechanism.into(), parameters)
+    /// Its length: keys, or places of a sequence.
+    pub fn n(&self) -> usize {
+        match &self.task {
+            Task::Matmul { side } => *side,
+            Task::Attention { problem, .. } => problem.seq_k,
+            Task::Model { setup, .. } => setup.n,
+        }
     }
 
-    /// Whether its subject takes its problem.
+    /// Tokens of a pass, of a model.
+    pub fn tokens(&self) -> Option<usize> {
+        match &self.task {
+            Task::Matmul { .. } | Task::Attention { .. } => None,
+            Task::Model { setup, .. } => Some(setup.tokens(self.pass)),
+        }
+    }
+
+    /// Whether there is such a case: a mechanism that takes its problem, in a pass it has.
     pub fn is_possible(&self) -> bool {
-        match self.subject {
-            Subject::Matmul => true,
-            Subject::Mechanism(mechanism) => {
-                let decodes = MechanismConfig::from(mechanism).can_decode();
-                self.given_to(mechanism).is_some() && (decodes || self.pass != Pass::Decode)
+        match &self.task {
+            Task::Matmul { .. } => self.pass == Pass::Forward,
+            Task::Attention { mechanism, problem } => {
+                let has_pass = match self.pass {
+                    Pass::Forward | Pass::Train => true,
+                    Pass::Decode => MechanismConfig::from(*mechanism).can_decode(),
+                    Pass::Generate => false,
+                };
+                has_pass && given_to(problem, *mechanism).is_some()
             }
+            Task::Model { setup, attention } => setup.refuses(*attention, self.pass).is_none(),
         }
     }
-
-    /// Bytes no way of computing it can do without: inputs, result and gradients.
-    pub fn minimum_bytes(&self, dtype: Dtype) -> u64 {
-        let numbers = |shape: [usize; 4]| shape.iter().product::<usize>() as u64;
-        let problem = &self.problem;
-        let inputs = numbers(problem.query_shape())
-            + numbers(problem.key_shape())
-            + numbers(problem.value_shape());
-        let context = numbers(problem.context_shape());
-        let count = match (self.subject, self.pass) {
-            (Subject::Matmul, _) => 3 * numbers([1, 1, problem.seq_k, problem.seq_k]),
-            (_, Pass::Forward | Pass::Decode) => inputs + context,
-            // The upstream gradient is an input too.
-            (_, Pass::Train) => 2 * inputs + 2 * context,
-        };
-        let bytes = match dtype {
-            Dtype::F32 => 4,
-            Dtype::F16 | Dtype::Bf16 => 2,
-        };
-        count * bytes
-    }
-}
-
-/// Floating-point operations of the matmuls of a forward pass.
-fn forward_work(problem: &Problem, pass: Pass) -> f64 {
-    let features = match &problem.formula {
-        Formula::Softmax
-        | Formula::Multiplicative(_)
-        | Formula::Additive(_)
-        | Formula::Predicted { .. }
-        | Formula::Best
-        | Formula::Sampled { .. } => {
-            let pairs = (problem.queries() * problem.seq_k) as f64;
-            let width = (problem.d_head + problem.d_value) as f64;
-            return 2.0 * pairs * problem.density() * width;
-        }
-        Formula::Hashed(hashing) => {
-            // Queries with directions and their opposites, then with the keys of two chunks.
-            let (seen, width) = (2 * hashing.bucket * hashing.rounds, problem.d_head);
-            let hash = 2 * hashing.directions.len();
-            let attend = seen.min(problem.seq_k) * (width + problem.d_value);
-            return 2.0 * (problem.queries() * (hash + attend)) as f64;
-        }
-        Formula::Features(Features::Random { directions }) => directions.len() / problem.d_head,
-        Formula::Features(_) | Formula::Retention(_) => problem.d_head,
-    };
-    // Keys into the state, queries out of it; those before a place that is decoded are in.
-    let new = match pass {
-        Pass::Forward | Pass::Train => problem.seq_k,
-        Pass::Decode => 1,
-    };
-    let keys = problem.batch * problem.kv_heads * new;
-    2.0 * ((problem.queries() + keys) * features * problem.d_value) as f64
 }
 
 /// The queries whose results are compared with the oracle: all of them, or of a
@@ -278,84 +259,9 @@ pub enum UnknownProblem {
     },
 }
 
-/// A case that misbehaves on purpose, so that tests can show what becomes of one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Fault {
-    /// Never ends.
-    Hang,
-    /// Takes all the memory there is.
-    Exhaust,
-    /// Computes something else.
-    Wrong,
-    /// Ends with a panic.
-    Crash,
-}
-
-impl Fault {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Hang, Self::Exhaust, Self::Wrong, Self::Crash];
-
-    /// The word it is asked for by.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Hang => "hang",
-            Self::Exhaust => "exhaust",
-            Self::Wrong => "wrong",
-            Self::Crash => "crash",
-        }
-    }
-}
-
-impl FromStr for Fault {
-    type Err = UnknownWord;
-
-    fn from_str(word: &str) -> Result<Self, UnknownWord> {
-        Self::ALL
-            .into_iter()
-            .find(|fault| fault.word() == word)
-            .ok_or_else(|| UnknownWord::new("fault", word, Self::ALL.map(Self::word)))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn layer(n: usize, pass: Pass) -> Case {
-        Case::of(
-            Subject::Mechanism(Mechanism::Standard),
-            "layer",
-            Some(n),
-            pass,
-        )
-        .expect("in the catalogue, at any length")
-    }
-
-    /// 4·b·h·n·m·d forward, 3.5 times that for training.
-    #[test]
-    fn work_is_counted_by_the_formula() {
-        let forward = 4.0 * 8.0 * 256.0 * 256.0 * 64.0;
-        assert_eq!(layer(256, Pass::Forward).work(), forward);
-        assert_eq!(layer(256, Pass::Train).work(), 3.5 * forward);
-        assert_eq!(Case::matmul().work(), 2.0 * 1024f64.powi(3));
-        let causal = Case {
-            problem: find("layer-causal").expect("in the catalogue"),
-            ..layer(128, Pass::Forward)
-        };
-        let share = 129.0 / 256.0;
-        assert_eq!(causal.work(), share * layer(128, Pass::Forward).work());
-    }
-
-    #[test]
-    fn the_least_memory_is_inputs_results_and_gradients() {
-        let tensor = 8 * 256 * 64 * 4;
-        let least = |pass| layer(256, pass).minimum_bytes(Dtype::F32);
-        assert_eq!(least(Pass::Forward), 4 * tensor);
-        assert_eq!(least(Pass::Train), 8 * tensor);
-        let half = layer(256, Pass::Forward).minimum_bytes(Dtype::Bf16);
-        assert_eq!(half, 2 * tensor);
-    }
 
     #[test]
     fn a_problem_that_is_not_there_gets_the_nearest() {
@@ -367,5 +273,12 @@ mod tests {
             error.to_string().contains("cannot be measured at n = 64"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn only_models_generate() {
+        let standard = Subject::Mechanism(Mechanism::Standard);
+        let case = Case::of(standard, "layer", None, Pass::Generate).expect("in the catalogue");
+        assert!(!case.is_possible());
     }
 }

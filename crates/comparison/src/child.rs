@@ -41,11 +41,7 @@ pub fn watch(mut command: Command, limits: Limits, stop: &AtomicBool) -> Option<
             message: format!("{} could not be started: {error}", program(&command)),
         },
     };
-    Some(Report {
-        device: String::new(),
-        body: None,
-        outcome,
-    })
+    Some(Report::without_device(outcome))
 }
 
 fn program(command: &Command) -> String {

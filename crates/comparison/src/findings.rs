@@ -2,7 +2,7 @@
 
 use crate::fit::{Curve, crossing, power_law};
 use crate::pool::Pooled;
-use crate::table::is_matmul;
+use crate::table::{is_matmul, section_of};
 use crate::units::count;
 
 /// What is drawn as one line: everything of a case but its length.
@@ -23,13 +23,16 @@ pub struct Series {
 pub struct Family {
     /// Problem, pass, number type.
     pub title: String,
+    /// The title of the [`section`](crate::table::sections) with its numbers.
+    pub section: String,
     /// A name for its files.
     pub slug: String,
     /// Its lines.
     pub series: Vec<Series>,
 }
 
-/// The families of a run, in the order of [`sections`](crate::table::sections).
+/// The families of a run, in the order their problems were measured. Models are one where
+/// they were measured at several lengths: of one there is nothing to draw.
 pub fn families(cases: &[Pooled]) -> Vec<Family> {
     let mut families: Vec<Family> = Vec::new();
     let mut ordered: Vec<&Pooled> = cases.iter().filter(|case| !is_matmul(case)).collect();
@@ -43,10 +46,16 @@ pub fn families(cases: &[Pooled]) -> Vec<Family> {
         let members = ordered.iter().filter(|other| {
             (&other.id.problem, other.id.pass, &other.id.dtype) == (&id.problem, id.pass, &id.dtype)
         });
+        let series = series(members.copied());
+        let is_curve = |series: &Series| series.times.len() > 1;
+        if case.is_model() && !series.iter().any(is_curve) {
+            continue;
+        }
         families.push(Family {
             title,
+            section: section_of(case),
             slug: format!("{}-{}-{}", id.problem, id.pass, id.dtype),
-            series: series(members.copied()),
+            series,
         });
     }
     families
@@ -180,6 +189,27 @@ mod tests {
         let findings = findings(&families(&pool(&lines)));
         let overtakes = findings.iter().any(|line| line.contains("overtakes"));
         assert!(!overtakes, "{findings:?}");
+    }
+
+    #[test]
+    fn a_model_at_one_length_is_no_curve() {
+        let model = |name: &str, n: usize| {
+            let mut line = line("flash", n, &[n as f64]);
+            line.id.problem = name.to_owned();
+            line.tokens = Some(n);
+            line
+        };
+        let lines = [
+            model("gpt-small", 64),
+            model("gpt-small", 128),
+            model("han-small", 64),
+        ];
+        let families = families(&pool(&lines));
+        let titles: Vec<_> = families.iter().map(|f| (&*f.title, &*f.section)).collect();
+        assert_eq!(
+            titles,
+            [("gpt-small, forward, f32", "models, forward, f32")]
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! A comparison of attention mechanisms: planned, run, and shown.
+//! A comparison of attention mechanisms, alone and in models: planned, run, and shown.
 //!
-//! - [`case`]: what is measured;
+//! - [`case`], [`model`]: what is measured;
 //! - [`plan`]: which cases a person's choice comes to;
 //! - [`run`]: one child process per case, watched for time and memory;
 //! - [`record`]: what is written down, a line of JSON as each case ends;
@@ -15,15 +15,19 @@
 pub mod case;
 pub mod child;
 pub mod compare;
+pub mod fault;
 pub mod findings;
 pub mod fit;
 pub mod machine;
+pub mod model;
 pub mod plan;
 pub mod plot;
 pub mod pool;
 pub mod pytorch;
 pub mod record;
 pub mod report;
+mod rival;
 pub mod run;
 pub mod table;
 pub mod units;
+mod work;

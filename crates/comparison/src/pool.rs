@@ -11,6 +11,10 @@ pub struct Pooled {
     pub work: f64,
     /// Bytes no way of computing it can do without.
     pub minimum_bytes: u64,
+    /// Tokens of a pass, of a model.
+    pub tokens: Option<usize>,
+    /// Numbers that the model has learned.
+    pub parameters: Option<u64>,
     /// The device it ran on, if one was reached.
     pub device: Option<String>,
     /// What computed it there, if it said so.
@@ -39,6 +43,8 @@ pub struct Samples {
     pub peak: Option<Peak>,
     /// The worst error of any round.
     pub error: Option<f64>,
+    /// What else was looked at in the first round, and found right.
+    pub checked: Option<String>,
 }
 
 impl Samples {
@@ -82,9 +88,20 @@ impl Pooled {
         }
     }
 
-    /// Floating-point operations per second at the median.
+    /// Floating-point operations per second at the median, where they were counted.
     pub fn rate(&self) -> Option<f64> {
-        self.samples().map(|samples| self.work / samples.median())
+        let samples = self.samples().filter(|_| self.work > 0.0)?;
+        Some(self.work / samples.median())
+    }
+
+    /// Tokens per second at the median, of a model.
+    pub fn tokens_per_second(&self) -> Option<f64> {
+        Some(self.tokens? as f64 / self.samples()?.median())
+    }
+
+    /// Whether it is of a model.
+    pub fn is_model(&self) -> bool {
+        self.tokens.is_some()
     }
 }
 
@@ -99,6 +116,8 @@ pub fn pool(lines: &[CaseLine]) -> Vec<Pooled> {
                     id: line.id.clone(),
                     work: line.work,
                     minimum_bytes: line.minimum_bytes,
+                    tokens: line.tokens,
+                    parameters: line.parameters,
                     device: None,
                     body: None,
                     result: Pool::Samples(Samples {
@@ -106,6 +125,7 @@ pub fn pool(lines: &[CaseLine]) -> Vec<Pooled> {
                         round_medians: Vec::new(),
                         peak: None,
                         error: None,
+                        checked: None,
                     }),
                 };
                 first.add(line);
@@ -135,6 +155,9 @@ impl Pooled {
                 samples.seconds.extend(&measured.seconds);
                 samples.seconds.sort_by(f64::total_cmp);
                 samples.error = larger(samples.error, measured.error);
+                if samples.checked.is_none() {
+                    samples.checked = measured.checked.clone();
+                }
                 let most = samples.peak.as_ref().map_or(0, |peak| peak.bytes);
                 if let Some(peak) = measured.peak.as_ref().filter(|peak| peak.bytes >= most) {
                     samples.peak = Some(peak.clone());

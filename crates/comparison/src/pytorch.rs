@@ -6,12 +6,14 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::Serialize;
 use zoo_testkit::{Mask, Problem};
 use zoo_words::Dtype;
 
-use crate::case::{Case, Pass, queries_to_check};
+use crate::case::{Case, Pass, Task, queries_to_check};
+use crate::model::{Model, Setup};
 
 /// What PyTorch is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,17 +22,30 @@ pub enum Way {
     Sdpa,
     /// A matmul, a softmax and a matmul.
     Plain,
+    /// A model of recurrent layers, with an attention of its own.
+    Additive,
 }
 
 impl Way {
-    /// Both, in the order they are run.
-    pub const ALL: [Self; 2] = [Self::Sdpa, Self::Plain];
+    /// Those of a task, in the order they are run. A model is asked for once, with the best
+    /// attention that PyTorch has for it.
+    pub fn of(task: &Task) -> &'static [Self] {
+        match task {
+            Task::Matmul { .. } => &[],
+            Task::Attention { .. } => &[Self::Sdpa, Self::Plain],
+            Task::Model { setup, .. } => match setup.model {
+                Model::Han | Model::Seq2Seq => &[Self::Additive],
+                Model::Transformer | Model::Gpt | Model::Classifier => &[Self::Sdpa],
+            },
+        }
+    }
 
     /// What it is called in tables.
     pub fn word(self) -> &'static str {
         match self {
             Self::Sdpa => "sdpa",
             Self::Plain => "plain",
+            Self::Additive => "additive",
         }
     }
 }
@@ -39,7 +54,7 @@ impl Way {
 #[derive(Debug)]
 pub struct PyTorch {
     python: PathBuf,
-    script: PathBuf,
+    scripts: PathBuf,
     environment: Vec<(String, OsString)>,
     device: &'static str,
     /// Where inputs are written, one folder a problem; removed at the end.
@@ -59,22 +74,26 @@ struct Description<'a> {
 }
 
 impl PyTorch {
-    /// Measures with `python` and `script`, on PyTorch's CPU or CUDA device.
+    /// Measures with `python` and the scripts in a folder, on PyTorch's CPU or CUDA device.
     ///
     /// # Errors
     ///
     /// When there is no place for its inputs.
     pub fn new(
         python: PathBuf,
-        script: PathBuf,
+        scripts: PathBuf,
         environment: Vec<(String, OsString)>,
         device: &'static str,
     ) -> io::Result<Self> {
-        let inputs = std::env::temp_dir().join(format!("zoo-pytorch-{}", std::process::id()));
+        // Several may be at work in one process, and each removes its own.
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("zoo-pytorch-{}-{count}", std::process::id());
+        let inputs = std::env::temp_dir().join(name);
         fs::create_dir_all(&inputs)?;
         Ok(Self {
             python,
-            script,
+            scripts,
             environment,
             device,
             inputs,
@@ -88,12 +107,18 @@ impl PyTorch {
     /// When its inputs cannot be written, or the problem is none that PyTorch's attention
     /// can be asked.
     pub(crate) fn command(&self, case: &Case, way: Way, dtype: Dtype) -> io::Result<Command> {
-        if let Some(option) = only_ours(&case.problem) {
-            return Err(io::Error::other(format!(
-                "PyTorch's attention is not compared on problems with {option}"
-            )));
-        }
-        let folder = self.inputs_of(&case.problem)?;
+        let (script, flag, path) = match &case.task {
+            Task::Matmul { .. } => return Err(io::Error::other("it is not asked for matmuls")),
+            Task::Attention { problem, .. } => {
+                if let Some(option) = only_ours(problem) {
+                    return Err(io::Error::other(format!(
+                        "PyTorch's attention is not compared on problems with {option}"
+                    )));
+                }
+                ("attention.py", "--inputs", self.inputs_of(problem)?)
+            }
+            Task::Model { setup, .. } => ("model.py", "--setup", self.setup_of(setup)?),
+        };
         let pass = match case.pass {
             // One query with all keys: it has no other way.
             Pass::Decode => Pass::Forward,
@@ -101,15 +126,37 @@ impl PyTorch {
         };
         let mut command = Command::new(&self.python);
         command
-            .arg(&self.script)
-            .arg("--inputs")
-            .arg(folder)
+            .arg(self.scripts.join(script))
+            .arg(flag)
+            .arg(path)
             .args(["--device", self.device])
             .args(["--dtype", dtype.word()])
             .args(["--way", way.word()])
             .args(["--pass", pass.word()])
+            // Nothing is left among the sources.
+            .env("PYTHONDONTWRITEBYTECODE", "1")
             .envs(self.environment.iter().map(|(name, value)| (name, value)));
         Ok(command)
+    }
+
+    /// The file that says what model to build on what batch.
+    fn setup_of(&self, setup: &Setup) -> io::Result<PathBuf> {
+        #[derive(Serialize)]
+        struct Description<'a> {
+            #[serde(flatten)]
+            setup: &'a Setup,
+            prompt: usize,
+            generated: usize,
+        }
+        let description = Description {
+            setup,
+            prompt: setup.prompt(),
+            generated: setup.generated(),
+        };
+        let name = format!("{}-{}.json", setup.name(), setup.n);
+        let path = self.inputs.join(name);
+        write(&path, &serde_json::to_vec(&description)?)?;
+        Ok(path)
     }
 
     /// The folder with a problem's inputs, written when it is first asked for.

@@ -60,13 +60,13 @@ pub struct CaseId {
     pub backend: String,
     /// The number type.
     pub dtype: String,
-    /// The problem of the catalogue.
+    /// The problem of the catalogue, or the model.
     pub problem: String,
-    /// Its length: keys.
+    /// Its length: keys, or places of a sequence.
     pub n: usize,
     /// How far it went.
     pub pass: Pass,
-    /// The mechanism, `matmul`, or what PyTorch was asked for.
+    /// The mechanism, `matmul`, or what PyTorch was asked for; of a model, its attention.
     pub subject: String,
 }
 
@@ -82,6 +82,12 @@ pub struct CaseLine {
     pub work: f64,
     /// Bytes no way of computing it can do without.
     pub minimum_bytes: u64,
+    /// Tokens of a pass, of a model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<usize>,
+    /// Numbers that the model has learned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<u64>,
     /// The device, its versions with it, if it was reached.
     pub device: Option<String>,
     /// What computed it there, where a mechanism has several ways.
@@ -131,6 +137,9 @@ pub struct Measured {
     pub peak: Option<Peak>,
     /// The worst error, relative to the largest number of its tensor.
     pub error: Option<f64>,
+    /// What else was looked at, and found right.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checked: Option<String>,
 }
 
 /// The most memory a case took.
@@ -150,8 +159,33 @@ pub struct Report {
     /// What computes the case there, where a mechanism has several ways.
     #[serde(default)]
     pub body: Option<String>,
+    /// Of a model, what it comes to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted: Option<Counted>,
     /// What became of the case.
     pub outcome: Outcome,
+}
+
+impl Report {
+    /// A case that never came to measure anything.
+    pub fn without_device(outcome: Outcome) -> Self {
+        Self {
+            device: String::new(),
+            body: None,
+            counted: None,
+            outcome,
+        }
+    }
+}
+
+/// What a model comes to, counted by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Counted {
+    /// Numbers it has learned.
+    pub parameters: u64,
+    /// Floating-point operations of the matmuls of a pass; 0 where nobody counts them.
+    #[serde(default)]
+    pub work: f64,
 }
 
 /// A results file being written. Each line is on the disk before the next case
@@ -310,6 +344,8 @@ pub(crate) mod tests {
             round: 1,
             work: 1e6 * n as f64,
             minimum_bytes: 1 << 20,
+            tokens: None,
+            parameters: None,
             device: Some("a device".to_owned()),
             body: None,
             outcome: Outcome::Measured(Measured {
@@ -319,6 +355,7 @@ pub(crate) mod tests {
                     how: "resident set".to_owned(),
                 }),
                 error: Some(1e-7),
+                checked: None,
             }),
         }
     }
@@ -348,6 +385,25 @@ pub(crate) mod tests {
         std::fs::remove_dir_all(&folder).expect("it was created above");
         assert_eq!(results.run, run_info());
         assert_eq!(results.cases, cases);
+    }
+
+    /// As runs before there were models wrote it.
+    #[test]
+    fn an_old_line_is_still_one() {
+        let old = r#"{"kind":"case","backend":"flex","dtype":"f32","problem":"layer","n":256,
+            "pass":"forward","subject":"flash","round":1,"work":1e6,"minimum_bytes":1,
+            "device":null,"body":null,
+            "outcome":{"measured":{"seconds":[0.5],"peak":null,"error":1e-7}}}"#;
+        let Ok(Line::Case(case)) = serde_json::from_str(old) else {
+            panic!("it does not read")
+        };
+        assert_eq!((case.tokens, case.parameters), (None, None));
+        // Nor does anything new come into the line of an attention.
+        let again = serde_json::to_string(&case).expect("written");
+        assert!(
+            !again.contains("tokens") && !again.contains("checked"),
+            "{again}"
+        );
     }
 
     #[test]

@@ -120,14 +120,19 @@ fn page(run: &RunInfo, cases: &[Pooled], against: Against<'_>) -> String {
     let families = families(cases);
     list(&mut html, "What it shows", &findings(&families));
     list(&mut html, "Cases without a time", &remarks(cases));
-    for (family, section) in families.iter().zip(sections(cases, against)) {
-        let _ = write!(
-            html,
-            "<h2>{}</h2>\n<div class=\"plots\">\n{}{}</div>\n",
-            escape(&family.title),
-            plot(family, Axis::Time),
-            plot(family, Axis::Memory)
-        );
+    for section in sections(cases, against) {
+        let _ = writeln!(html, "<h2>{}</h2>", escape(&section.title));
+        for family in families
+            .iter()
+            .filter(|family| family.section == section.title)
+        {
+            let _ = write!(
+                html,
+                "<div class=\"plots\">\n{}{}</div>\n",
+                plot(family, Axis::Time),
+                plot(family, Axis::Memory)
+            );
+        }
         table(&mut html, &section);
     }
     html.push_str("<h2>How to read this</h2>\n");

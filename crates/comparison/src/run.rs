@@ -7,14 +7,15 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use zoo_testkit::find;
 use zoo_words::Dtype;
 
-use crate::case::{Case, Fault};
+use crate::case::{Case, Task};
 use crate::child::{Limits, watch};
+use crate::fault::Fault;
 use crate::plan::Sampling;
 use crate::pytorch::{PyTorch, Way};
-use crate::record::{CaseId, CaseLine, Line, Outcome, Writer};
+use crate::record::{CaseId, CaseLine, Line, Outcome, Report, Writer};
+use crate::rival;
 
 /// A measuring program that was built for a backend.
 #[derive(Debug, Clone)]
@@ -102,7 +103,7 @@ impl Comparison {
                 let left = (done > 0)
                     .then(|| begun.elapsed().mul_f64((total - done) as f64 / done as f64));
                 watcher.begins(&job.id, done, total, left);
-                let Some(line) = self.measure(job, round, stop) else {
+                let Some(line) = self.measure(job, round, &lines, stop) else {
                     return Ok(lines);
                 };
                 writer.write(&Line::Case(line.clone()))?;
@@ -131,17 +132,13 @@ impl Comparison {
             let Some(pytorch) = &self.pytorch else {
                 continue;
             };
-            // Where a mechanism has fewer key and value heads, it is held against the same
-            // as those that have all.
-            if find(case.problem.name).is_none_or(|own| own.kv_heads != case.problem.kv_heads) {
+            let rest = &self.cases[at + 1..];
+            let is_asked_later = rest.iter().any(|other| rival::is_same(case, other));
+            if is_asked_later || !rival::is_asked(case) {
                 continue;
             }
-            // Once for all mechanisms that solve this problem.
-            let same = |other: &Case| other.problem == case.problem && other.pass == case.pass;
-            if !self.cases[at + 1..].iter().any(same) {
-                for way in Way::ALL {
-                    jobs.push(self.job(case, By::PyTorch(pytorch, way), None));
-                }
+            for &way in Way::of(&case.task) {
+                jobs.push(self.job(case, By::PyTorch(pytorch, way), None));
             }
         }
         jobs
@@ -149,15 +146,15 @@ impl Comparison {
 
     fn job<'a>(&self, case: &'a Case, by: By<'a>, fault: Option<Fault>) -> Job<'a> {
         let (backend, subject) = match &by {
-            By::Program(program) => (program.backend.as_str(), case.subject.word()),
+            By::Program(program) => (program.backend.as_str(), case.subject()),
             By::PyTorch(_, way) => ("pytorch", way.word()),
         };
         Job {
             id: CaseId {
                 backend: backend.to_owned(),
                 dtype: self.dtype.word().to_owned(),
-                problem: case.problem.name.to_owned(),
-                n: case.problem.seq_k,
+                problem: case.name(),
+                n: case.n(),
                 pass: case.pass,
                 subject: subject.to_owned(),
             },
@@ -167,7 +164,13 @@ impl Comparison {
         }
     }
 
-    fn measure(&self, job: &Job<'_>, round: usize, stop: &AtomicBool) -> Option<CaseLine> {
+    fn measure(
+        &self,
+        job: &Job<'_>,
+        round: usize,
+        before: &[CaseLine],
+        stop: &AtomicBool,
+    ) -> Option<CaseLine> {
         let limits = Limits {
             time: self.sampling.timeout,
             memory: self.memory_limit,
@@ -182,33 +185,40 @@ impl Comparison {
                 command.args(self.sampling_arguments());
                 watch(command, limits, stop)?
             }
-            Err(error) => crate::record::Report {
-                device: String::new(),
-                body: None,
-                outcome: Outcome::Failed {
-                    message: format!("PyTorch was not run: {error}"),
-                },
-            },
+            Err(error) => Report::without_device(Outcome::Failed {
+                message: format!("PyTorch was not run: {error}"),
+            }),
         };
+        let (counted, outcome) = match &job.by {
+            By::Program(_) => (report.counted, report.outcome),
+            By::PyTorch(..) => rival::held_against_ours(&job.id, job.case, before, &report),
+        };
+        let parameters = counted.map(|counted| counted.parameters);
         Some(CaseLine {
             id: job.id.clone(),
             round,
-            work: job.case.work(),
-            minimum_bytes: job.case.minimum_bytes(self.dtype),
+            work: counted.map_or_else(|| job.case.work(), |counted| counted.work),
+            minimum_bytes: job.case.minimum_bytes(self.dtype, parameters),
+            tokens: job.case.tokens(),
+            parameters,
             device: (!report.device.is_empty()).then_some(report.device),
             body: report.body,
-            outcome: report.outcome,
+            outcome,
         })
     }
 
     fn command(&self, program: &Program, job: &Job<'_>) -> Command {
+        let what = match job.case.task {
+            Task::Matmul { .. } | Task::Attention { .. } => "--problem",
+            Task::Model { .. } => "--model",
+        };
         let mut command = Command::new(&program.executable);
         command
             .args(["--backend", &program.backend])
             .args(["--dtype", self.dtype.word()])
-            .args(["--subject", job.case.subject.word()])
-            .args(["--problem", job.case.problem.name])
-            .args(["--n", &job.case.problem.seq_k.to_string()])
+            .args(["--subject", job.case.subject()])
+            .args([what, &job.case.name()])
+            .args(["--n", &job.case.n().to_string()])
             .args(["--pass", job.case.pass.word()])
             .envs(
                 program

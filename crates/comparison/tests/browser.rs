@@ -47,6 +47,8 @@ fn case(backend: &str, subject: &str, n: usize, seconds: f64) -> CaseLine {
         round: 1,
         work: 1e9,
         minimum_bytes: 1 << 20,
+        tokens: None,
+        parameters: None,
         device: Some(format!("{backend} on \"a <device>\" & more")),
         body: None,
         outcome: Outcome::Measured(Measured {
@@ -56,6 +58,7 @@ fn case(backend: &str, subject: &str, n: usize, seconds: f64) -> CaseLine {
                 how: "resident".to_owned(),
             }),
             error: Some(1e-7),
+            checked: None,
         }),
     }
 }
@@ -74,6 +77,14 @@ fn renders(browser: &Path) -> Result<(), Failed> {
     let mut slow = case("flex", "linear", 4096, 0.0);
     slow.outcome = Outcome::TimedOut { seconds: 60.0 };
     lines.push(slow);
+    // A model at one length has a table and nothing to draw, at two it has both.
+    for (name, n) in [("gpt-small", 64), ("gpt-small", 128), ("han-small", 128)] {
+        let mut model = case("flex", "flash", n, 1e-3 * n as f64);
+        model.id.problem = name.to_owned();
+        model.tokens = Some(4 * n);
+        model.parameters = Some(1 << 20);
+        lines.push(model);
+    }
     let page = report::write(&folder, &run, &lines, Against::default())?;
 
     let output = Command::new(browser)
@@ -94,8 +105,10 @@ fn renders(browser: &Path) -> Result<(), Failed> {
         return Err(complaint.into());
     }
     let circles = dom.matches("<circle").count();
-    let expected = 2 * (12 + 3); // three lines of four lengths and their legend, in two plots
-    if circles != expected || !dom.contains("linear overtakes standard") {
+    // In two plots each: three lines of four lengths and their legend, a model's of two.
+    let expected = 2 * (12 + 3 + 2 + 1);
+    let says = |text: &str| dom.contains(text);
+    if circles != expected || !says("linear overtakes standard") || !says("han-small") {
         return Err(format!("{circles} points of {expected} in: {dom}\n{said}").into());
     }
     Ok(())

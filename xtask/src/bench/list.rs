@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use zoo_comparison::case::Pass;
+use zoo_comparison::model::{Model, Setup, Shape, Size};
 use zoo_comparison::plan::Suite;
 use zoo_testkit::{Problem, catalogue};
 use zoo_words::{Backend, Dtype, Mechanism};
@@ -47,6 +48,14 @@ pub(super) fn everything() -> String {
             .collect(),
     );
     group(
+        "--model",
+        Model::ALL
+            .into_iter()
+            .flat_map(|model| Size::ALL.map(|size| Setup::new(model, size)))
+            .map(|setup| (setup.name(), model_sizes(&setup)))
+            .collect(),
+    );
+    group(
         "--pass",
         words(&[&Pass::ALL.map(Pass::word)[..], &["both"]].concat()),
     );
@@ -87,4 +96,44 @@ fn sizes(problem: &Problem) -> String {
         text.push_str("; takes --seq");
     }
     text
+}
+
+fn model_sizes(setup: &Setup) -> String {
+    let Setup {
+        batch,
+        n,
+        vocabulary,
+        ..
+    } = setup;
+    let shape = match &setup.shape {
+        Shape::Documents {
+            embedding,
+            hidden,
+            sentences,
+            ..
+        } => format!("{sentences} sentences, embedding {embedding}, hidden {hidden}"),
+        Shape::Recurrent { embedding, hidden } => {
+            format!("embedding {embedding}, hidden {hidden}")
+        }
+        Shape::Layers {
+            d_model,
+            heads,
+            d_hidden,
+            layers,
+            ..
+        } => {
+            let layers = match (setup.model, layers) {
+                (Model::Transformer, _) => format!("{layers} + {layers} layers"),
+                (_, 1) => "one layer".to_owned(),
+                _ => format!("{layers} layers"),
+            };
+            format!("{layers}, d_model {d_model}, {heads} heads, d_hidden {d_hidden}")
+        }
+    };
+    let passes = setup.model.usual_passes().iter().map(|pass| pass.word());
+    let passes: Vec<&str> = passes.collect();
+    format!(
+        "batch {batch}, n {n}, {vocabulary} tokens, {shape}; {}",
+        passes.join(" and ")
+    )
 }

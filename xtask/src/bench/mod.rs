@@ -1,13 +1,13 @@
 //! `cargo xtask bench`: builds a measuring program for each backend, runs every
 //! case in a process of its own, and shows the answer.
 
+mod answer;
 mod compare;
 mod list;
 mod programs;
 mod progress;
 mod pytorch;
 
-use std::io::Write;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::process::Command;
@@ -18,13 +18,13 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Subcommand, ValueEnum};
 use zoo_comparison::case::Pass;
-use zoo_comparison::findings::{families, findings};
-use zoo_comparison::plan::{Extent, Selection, Suite};
+use zoo_comparison::model::ModelName;
+use zoo_comparison::plan::{Extent, Plan, Selection, Suite};
 use zoo_comparison::pool::{Pool, Pooled, pool};
 use zoo_comparison::record::{FILE, Outcome, Results, RunInfo, Writer};
+use zoo_comparison::report;
 use zoo_comparison::run::Comparison;
-use zoo_comparison::table::{self, Against};
-use zoo_comparison::{report, units};
+use zoo_comparison::table::Against;
 use zoo_words::{Dtype, Mechanism};
 
 use crate::backends::Backends;
@@ -55,13 +55,17 @@ struct Measure {
     #[arg(long, default_value_t)]
     suite: Suite,
 
-    /// Mechanisms, with commas; all unless named
+    /// Mechanisms, with commas; all unless named, and in a model its usual one
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     mechanism: Vec<Mechanism>,
 
     /// Problems of the catalogue instead of a suite, with commas
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     problem: Vec<String>,
+
+    /// Models instead of a suite, with commas: gpt, gpt-base
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    model: Vec<ModelName>,
 
     /// Lengths to measure at, with commas
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
@@ -79,11 +83,11 @@ struct Measure {
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 
-    /// Two lengths, within two minutes (the default)
+    /// Two lengths or small models, within two minutes (the default)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
 
-    /// Every length from 128 to 16,384, and more samples
+    /// Every length from 128 to 16,384 or models of papers' sizes, and more samples
     #[arg(long)]
     full: bool,
 
@@ -130,7 +134,10 @@ enum Passes {
     Train,
     /// One place more, with what is kept of those before
     Decode,
-    /// Those of each problem: forward and train, or decode
+    /// Token after token, by a model
+    Generate,
+    /// Those of each problem: forward and train, or decode; of each model: train, and
+    /// generate or forward
     #[default]
     Both,
 }
@@ -164,7 +171,7 @@ impl Bench {
 impl Measure {
     fn run(&self) -> Result<()> {
         // Everything a person can get wrong, before anything slow.
-        let cases = self.selection().cases()?;
+        let Plan { cases, left_out } = self.selection().plan()?;
         let baseline = match &self.baseline {
             Some(path) => Some(pool(&Results::read(path)?.cases)),
             None => None,
@@ -174,6 +181,9 @@ impl Measure {
         }
         let started = SystemTime::now();
         let folder = self.folder(started)?;
+        for line in left_out {
+            eprintln!("note: {line}");
+        }
 
         let programs = programs::provide(&self.backends, self.program.as_deref())?;
         let pytorch = match self.vs {
@@ -231,7 +241,7 @@ impl Measure {
         let page = report::write(&folder, &run, &lines, against)
             .with_context(|| format!("cannot write the report into {}", folder.display()))?;
         let cases = pool(&lines);
-        self.show(&cases, against)?;
+        answer::show(self.format, &cases, against)?;
         eprintln!("results: {}", results.display());
         eprintln!("report:  {}", page.display());
         if stop.load(Ordering::Relaxed) {
@@ -246,11 +256,13 @@ impl Measure {
             suite: self.suite,
             mechanisms: self.mechanism.clone(),
             problems: self.problem.clone(),
+            models: self.model.clone(),
             lengths: self.seq.iter().map(|n| n.get()).collect(),
             passes: match self.pass {
                 Passes::Forward => vec![Pass::Forward],
                 Passes::Train => vec![Pass::Train],
                 Passes::Decode => vec![Pass::Decode],
+                Passes::Generate => vec![Pass::Generate],
                 Passes::Both => vec![],
             },
             extent: self.extent(),
@@ -304,101 +316,6 @@ impl Measure {
             )
         }
     }
-
-    fn show(&self, cases: &[Pooled], against: Against<'_>) -> Result<()> {
-        let sections = table::sections(cases, against);
-        let mut text = match self.format {
-            Format::Table => devices(cases) + &table::terminal(&sections, terminal_width()),
-            Format::Markdown => table::markdown(&sections),
-            Format::Json => serde_json::to_string_pretty(&summary(cases))? + "\n",
-        };
-        if self.format != Format::Json {
-            let findings = findings(&families(cases));
-            let remarks = table::remarks(cases);
-            for line in findings.iter().chain(&remarks) {
-                text.push_str(line);
-                text.push('\n');
-            }
-            if self.format == Format::Table {
-                text.push_str(table::LEGEND);
-                text.push('\n');
-            }
-        }
-        // A reader that has seen enough (`| head`) is no failure of ours.
-        let _ = std::io::stdout().write_all(text.as_bytes());
-        Ok(())
-    }
-}
-
-/// What computes which mechanisms, for each backend.
-fn bodies(cases: &[Pooled]) -> Vec<(&str, &str, Vec<&str>)> {
-    let mut bodies: Vec<(&str, &str, Vec<&str>)> = Vec::new();
-    for case in cases {
-        let Some(body) = &case.body else { continue };
-        let (backend, mechanism) = (case.id.backend.as_str(), case.id.subject.as_str());
-        let found = bodies
-            .iter_mut()
-            .find(|(other, by, _)| *other == backend && by == body);
-        match found {
-            Some((.., mechanisms)) if mechanisms.contains(&mechanism) => {}
-            Some((.., mechanisms)) => mechanisms.push(mechanism),
-            None => bodies.push((backend, body, vec![mechanism])),
-        }
-    }
-    bodies
-}
-
-fn devices(cases: &[Pooled]) -> String {
-    let mut text = String::new();
-    for device in cases.iter().filter_map(|case| case.device.as_ref()) {
-        let line = format!("device: {device}\n");
-        if !text.contains(&line) {
-            text.push_str(&line);
-        }
-    }
-    for (backend, body, mechanisms) in bodies(cases) {
-        let mechanisms = mechanisms.join(", ");
-        text.push_str(&format!(
-            "body: {backend} computes {mechanisms} by {body}\n"
-        ));
-    }
-    for case in cases.iter().filter(|case| case.id.subject == "matmul") {
-        if let Some(rate) = case.rate() {
-            let (n, backend) = (units::count(case.id.n), &case.id.backend);
-            let rate = units::three_digits(rate / 1e9);
-            text.push_str(&format!(
-                "matmul: {backend} multiplies {n} x {n} at {rate} GFLOP/s\n"
-            ));
-        }
-    }
-    text.push('\n');
-    text
-}
-
-/// The cases as JSON: what the table shows, as numbers.
-fn summary(cases: &[Pooled]) -> Vec<serde_json::Value> {
-    let of = |case: &Pooled| {
-        let mut value = serde_json::json!({
-            "case": case.id,
-            "device": case.device,
-            "work": case.work,
-            "minimum_bytes": case.minimum_bytes,
-        });
-        value["result"] = match &case.result {
-            Pool::Samples(samples) => serde_json::json!({
-                "median": samples.median(),
-                "p10": samples.quantile(0.1),
-                "p90": samples.quantile(0.9),
-                "samples": samples.count(),
-                "flops_per_second": case.rate(),
-                "peak": samples.peak,
-                "error": samples.error,
-            }),
-            Pool::Without(outcome) => serde_json::json!({ "outcome": outcome }),
-        };
-        value
-    };
-    cases.iter().map(of).collect()
 }
 
 /// Too little memory or time is an answer. A wrong result or a crash is a defect.
@@ -437,11 +354,4 @@ fn burn_version() -> Option<String> {
     let lock = std::fs::read_to_string(places::workspace().join("Cargo.lock")).ok()?;
     let burn = lock.split_once("name = \"burn\"\nversion = \"")?.1;
     Some(burn.split_once('"')?.0.to_owned())
-}
-
-/// Characters in a line, if there is a terminal to show them.
-fn terminal_width() -> Option<usize> {
-    console::Term::stdout()
-        .size_checked()
-        .map(|(_, columns)| usize::from(columns))
 }

@@ -35,7 +35,7 @@ pub(super) fn provide(words: &[BackendWord]) -> Result<PyTorch> {
     } else {
         "cpu"
     };
-    let script = places::workspace().join("benches").join("pytorch.py");
-    PyTorch::new(PathBuf::from(python), script, environment, device)
+    let scripts = places::workspace().join("benches").join("pytorch");
+    PyTorch::new(PathBuf::from(python), scripts, environment, device)
         .context("cannot write PyTorch's inputs")
 }

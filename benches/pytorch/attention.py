@@ -5,17 +5,14 @@ inputs that xtask wrote, checks its own result against PyTorch in float64, and
 prints one line of JSON.
 """
 
-import argparse
 import json
 import math
 import pathlib
-import time
 
 import torch
 import torch.nn.functional as F
 
-DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
-LEAST_SAMPLES = 10
+from sampling import DTYPES, Meter, describe, parser, sample, wait_for
 
 
 def main():
@@ -25,16 +22,15 @@ def main():
     case = Case(arguments, problem, device)
 
     case.run_once(small=True)  # start threads and load kernels
-    level = resident("VmRSS") if device.type == "cpu" else None
+    meter = Meter(device)
     case.load()
-    peak = case.peak_of_one_run(level)
-    seconds = sample(case, arguments)
+    peak = meter.peak_of(case.run_once)
+    seconds = sample(case.run_once, arguments)
     error = case.error()
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     print(
         json.dumps(
             {
-                "device": f"PyTorch {torch.__version__} on {name}, {torch.get_num_threads()} threads",
+                "device": describe(device),
                 "outcome": {"measured": {"seconds": seconds, "peak": peak, "error": error}},
             }
         )
@@ -42,16 +38,9 @@ def main():
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--inputs", type=pathlib.Path, required=True)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--dtype", choices=DTYPES, default="f32")
-    parser.add_argument("--way", choices=["sdpa", "plain"], default="sdpa")
-    parser.add_argument("--pass", dest="direction", choices=["forward", "train"], default="forward")
-    parser.add_argument("--warm-up", type=float, default=0.3)
-    parser.add_argument("--budget", type=float, default=1.0)
-    parser.add_argument("--patience", type=float, default=10.0)
-    return parser.parse_args()
+    known = parser(__doc__, ["forward", "train"])
+    known.add_argument("--inputs", type=pathlib.Path, required=True)
+    return known.parse_args()
 
 
 class Case:
@@ -121,24 +110,8 @@ class Case:
             wanted = [query] if small else [query, key, value]
             # The same loss as ours: a product and a sum, and back through both.
             result = torch.autograd.grad((result * upstream).sum(), wanted)
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+        wait_for(self.device)
         return result
-
-    def peak_of_one_run(self, level):
-        if self.device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self.device)
-            self.run_once()
-            return {"bytes": torch.cuda.max_memory_allocated(self.device), "how": "allocator"}
-        try:
-            pathlib.Path("/proc/self/clear_refs").write_text("5")
-        except OSError:
-            self.run_once()
-            return None
-        self.run_once()
-        if level is None:
-            return None
-        return {"bytes": max(0, resident("VmHWM") - level), "how": "resident"}
 
     def error(self):
         """The worst error relative to each tensor's largest number, against float64."""
@@ -183,31 +156,6 @@ class Case:
 
 def relative(got, want):
     return ((got.double() - want).abs().max() / want.abs().max()).item()
-
-
-def sample(case, arguments):
-    end = time.perf_counter() + arguments.warm_up
-    while time.perf_counter() < end:
-        case.run_once()
-    seconds = []
-    begun = time.perf_counter()
-    while True:
-        start = time.perf_counter()
-        case.run_once()
-        now = time.perf_counter()
-        seconds.append(now - start)
-        if len(seconds) >= LEAST_SAMPLES and now - begun >= arguments.budget:
-            return seconds
-        if now - begun >= arguments.patience:
-            return seconds
-
-
-def resident(field):
-    """Bytes by the kernel's own count; None where it does not tell."""
-    status = pathlib.Path("/proc/self/status")
-    lines = status.read_text().splitlines() if status.exists() else []
-    sizes = [int(line.split()[1]) * 1024 for line in lines if line.startswith(field + ":")]
-    return sizes[0] if sizes else None
 
 
 if __name__ == "__main__":

@@ -1,0 +1,45 @@
+"""The hierarchical attention network: words of a sentence, then sentences of a document.
+Nothing is padded here, so there is nothing to pack or to mask."""
+
+import torch
+import torch.nn as nn
+
+
+class ContextAttention(nn.Module):
+    """A learned vector asks what matters."""
+
+    def __init__(self, d_model, d_attention):
+        super().__init__()
+        self.projection = nn.Linear(d_model, d_attention)
+        self.context = nn.Parameter(torch.randn(d_attention) / d_attention**0.5)
+
+    def forward(self, places):
+        weights = (self.projection(places).tanh() @ self.context).softmax(1)
+        return (weights[:, None] @ places)[:, 0]
+
+
+class Han(nn.Module):
+    def __init__(self, setup):
+        super().__init__()
+        self.setup = setup
+        hidden, attention = setup["hidden"], setup["attention"]
+        self.embedding = nn.Embedding(setup["vocabulary"], setup["embedding"])
+        nn.init.normal_(self.embedding.weight, std=0.1)
+        self.words = nn.GRU(setup["embedding"], hidden, batch_first=True, bidirectional=True)
+        self.word_attention = ContextAttention(2 * hidden, attention)
+        self.sentences = nn.GRU(2 * hidden, hidden, batch_first=True, bidirectional=True)
+        self.sentence_attention = ContextAttention(2 * hidden, attention)
+        self.head = nn.Linear(2 * hidden, setup["classes"])
+
+    def forward(self, documents):
+        batch, sentences, _ = documents.shape
+        words, _ = self.words(self.embedding(documents.flatten(0, 1)))
+        places = self.word_attention(words).view(batch, sentences, -1)
+        places, _ = self.sentences(places)
+        return self.head(self.sentence_attention(places))
+
+    def batch(self, draw):
+        setup = self.setup
+        batch, sentences = setup["batch"], setup["sentences"]
+        documents = draw(batch, sentences, setup["n"] // sentences)
+        return (documents,), draw(batch, below=setup["classes"])

@@ -1,0 +1,233 @@
+//! A mechanism on a problem of the catalogue, or the matmul that others are held against.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use anyhow::Result;
+use burn::tensor::{Device, Distribution, Tensor};
+use zoo_attention::{DecodeCache, MechanismConfig, which_body_of};
+use zoo_backend::{Meter, Opened};
+use zoo_comparison::case::{Pass, queries_to_check};
+use zoo_comparison::fault::Fault;
+use zoo_comparison::record::{Measured, Outcome, Peak};
+use zoo_conformance::{Errors, Tensors, judge_context, judge_forward, judge_gradients};
+use zoo_testkit::{Mask, Mismatch, Problem};
+use zoo_words::Mechanism;
+
+use crate::timing::{Sampling, samples, wait_for};
+
+/// Measures the matmul of two square matrices. It is only a yardstick: nothing is checked.
+pub(crate) fn measure_matmul(side: usize, opened: &Opened, sampling: Sampling) -> Result<Outcome> {
+    let device = &opened.device;
+    let work = |side: usize| {
+        let draw = || Tensor::<2>::random([side, side], Distribution::Default, device);
+        let (left, right) = (draw(), draw());
+        move || left.clone().matmul(right.clone())
+    };
+    // Start threads, load kernels, let the backend set itself up.
+    work(8)();
+    wait_for(device)?;
+    let mut meter = Meter::start(opened);
+    let run = work(side);
+    wait_for(device)?;
+    meter.inputs_are_there();
+    let result = run();
+    wait_for(device)?;
+    let peak = peak(&meter);
+    drop(result);
+    Ok(Outcome::Measured(Measured {
+        seconds: samples(device, sampling, run)?,
+        peak,
+        error: None,
+        checked: None,
+    }))
+}
+
+/// Measures a mechanism: memory first, on a process that has done nothing yet but
+/// load the code; then the time; then the check, which takes memory of its own.
+/// Says what computed it, too, where its mechanism has several ways.
+pub(crate) fn measure_attention(
+    case: Attention<'_>,
+    opened: &Opened,
+    sampling: Sampling,
+    fault: Option<Fault>,
+) -> Result<(Outcome, Option<&'static str>)> {
+    let device = match case.pass {
+        Pass::Train => opened.device.clone().autodiff(),
+        Pass::Forward | Pass::Decode | Pass::Generate => opened.device.clone(),
+    };
+    // Start threads, load kernels, let the backend set itself up.
+    let queries = match case.pass {
+        Pass::Decode | Pass::Generate => 1,
+        Pass::Forward | Pass::Train => 8,
+    };
+    let small = Problem {
+        // Every mechanism takes it.
+        mask: Mask::Causal,
+        ..Problem::new("small", [1, 1, queries, 8, 8])
+    };
+    Work::new(
+        &Attention {
+            problem: &small,
+            ..case
+        },
+        &device,
+    )
+    .run();
+    wait_for(&device)?;
+
+    let mut meter = Meter::start(opened);
+    let work = Work::new(&case, &device);
+    wait_for(&device)?;
+    meter.inputs_are_there();
+    let result = work.run();
+    wait_for(&device)?;
+    let peak = peak(&meter);
+    drop(result);
+    let body = work.body();
+
+    let seconds = samples(&device, sampling, || work.run())?;
+    drop(work);
+
+    let error = match check(&case, &device, fault) {
+        Ok(errors) => errors.context.max(errors.gradients),
+        Err(mismatch) => {
+            let wrong = Outcome::Wrong {
+                error: mismatch.error.is_finite().then_some(mismatch.error),
+                detail: mismatch.to_string(),
+            };
+            return Ok((wrong, body));
+        }
+    };
+    let measured = Measured {
+        seconds,
+        peak,
+        error: Some(error),
+        checked: None,
+    };
+    Ok((Outcome::Measured(measured), body))
+}
+
+/// The most memory so far, as it is written down.
+pub(crate) fn peak(meter: &Meter<'_>) -> Option<Peak> {
+    meter.peak().map(|(bytes, how)| Peak {
+        bytes,
+        how: how.to_owned(),
+    })
+}
+
+/// What is measured.
+#[derive(Clone, Copy)]
+pub(crate) struct Attention<'a> {
+    pub(crate) mechanism: Mechanism,
+    pub(crate) problem: &'a Problem,
+    pub(crate) pass: Pass,
+}
+
+/// What is run again and again, its inputs on the device.
+enum Work {
+    Forward(MechanismConfig, Tensors),
+    Train(MechanismConfig, Tensors),
+    Decode(Box<RefCell<Decoding>>),
+}
+
+/// A cache that is filled but for the last place, which is taken in again and again.
+struct Decoding {
+    cache: DecodeCache,
+    tensors: Tensors,
+    /// The key and value of the last place.
+    last: [Tensor<4>; 2],
+}
+
+impl Decoding {
+    fn new(mechanism: &MechanismConfig, tensors: Tensors) -> Self {
+        let [_, _, places, _] = tensors.key.dims();
+        let cut = |tensor: &Tensor<4>, places: Range<usize>| tensor.clone().slice_dim(2, places);
+        let mut cache = DecodeCache::new(mechanism.clone(), places)
+            .unwrap_or_else(|error| panic!("such a case is not planned: {error}"));
+        let [before, last] = [0..places - 1, places - 1..places]
+            .map(|range| [&tensors.key, &tensors.value].map(|tensor| cut(tensor, range.clone())));
+        if places > 1 {
+            let [key, value] = before;
+            cache.extend(key, value, &tensors.options);
+        }
+        Self {
+            cache,
+            tensors,
+            last,
+        }
+    }
+
+    fn step(&mut self) -> Tensor<4> {
+        let before = self.cache.len();
+        let [key, value] = self.last.clone();
+        let Tensors { query, options, .. } = &self.tensors;
+        let context = self.cache.step(query.clone(), key, value, options);
+        // A state cannot go back, and need not: it is as large as before. Nor can a window,
+        // which is, once it is full.
+        let _ = self.cache.rewind(before);
+        context
+    }
+}
+
+impl Work {
+    fn new(case: &Attention<'_>, device: &Device) -> Self {
+        let mechanism = case.mechanism.into();
+        let tensors = Tensors::new(case.problem, &case.problem.inputs(), device);
+        match case.pass {
+            Pass::Forward => Self::Forward(mechanism, tensors),
+            Pass::Train => Self::Train(mechanism, tensors.require_grad()),
+            Pass::Decode | Pass::Generate => {
+                let decoding = Decoding::new(&mechanism, tensors);
+                Self::Decode(Box::new(RefCell::new(decoding)))
+            }
+        }
+    }
+
+    fn body(&self) -> Option<&'static str> {
+        let (mechanism, tensors) = match self {
+            Self::Decode(_) => return None,
+            Self::Forward(mechanism, tensors) | Self::Train(mechanism, tensors) => {
+                (mechanism, tensors)
+            }
+        };
+        let Tensors {
+            query,
+            key,
+            value,
+            options,
+            ..
+        } = tensors;
+        which_body_of(mechanism, query, key, value, options).map(|body| body.word())
+    }
+
+    /// Runs it once. Whatever is returned holds the results.
+    fn run(&self) -> Box<dyn std::any::Any> {
+        match self {
+            Self::Forward(mechanism, tensors) => Box::new(tensors.attend(mechanism)),
+            Self::Train(mechanism, tensors) => Box::new(tensors.train(mechanism)),
+            Self::Decode(decoding) => Box::new(decoding.borrow_mut().step()),
+        }
+    }
+}
+
+/// Compares with the oracle.
+fn check(case: &Attention<'_>, device: &Device, fault: Option<Fault>) -> Result<Errors, Mismatch> {
+    let mechanism = &case.mechanism.into();
+    let problem = case.problem;
+    let queries = queries_to_check(problem);
+    let mut inputs = problem.inputs();
+    inputs.keep_upstream_of(&queries, problem.d_value);
+    let mut tensors = Tensors::new(problem, &inputs, device);
+    if fault == Some(Fault::Wrong) {
+        tensors.options.scale = Some(2.0 * problem.scale());
+    }
+    match case.pass {
+        Pass::Forward => judge_forward(mechanism, problem, &tensors, &queries),
+        Pass::Train => judge_gradients(mechanism, problem, tensors, &queries),
+        Pass::Decode | Pass::Generate => {
+            let context = Decoding::new(mechanism, tensors.clone()).step();
+            judge_context(mechanism, problem, &tensors, &queries, context)
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! The answer as tables: one for each problem and pass, its rows by length, and one for all
+//! models in a pass.
+
+mod render;
+mod words;
+
+pub(crate) use self::render::is_number;
+pub use self::render::{markdown, terminal};
+pub use self::words::{LEGEND, name, remarks, word};
+use crate::pool::{Pool, Pooled, Ratio, ratio};
+use crate::record::Outcome;
+use crate::units::{bytes, count, three_digits, time};
+
+/// What the tables show besides the cases of a run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Against<'a> {
+    /// An earlier run.
+    pub baseline: Option<&'a [Pooled]>,
+}
+
+/// One problem in one pass, or all models.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Section {
+    /// Problem, pass, number type.
+    pub title: String,
+    /// The names of the columns.
+    pub header: Vec<&'static str>,
+    /// The cells of each case.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// One cell.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Cell {
+    /// What it says.
+    pub text: String,
+    /// Whether it is the best of its column among the cases of its length.
+    pub best: bool,
+}
+
+/// The case whose rate others are held against is no section of its own.
+pub(crate) fn is_matmul(pooled: &Pooled) -> bool {
+    pooled.id.subject == "matmul"
+}
+
+/// The section that a case is in, by its title.
+pub(crate) fn section_of(case: &Pooled) -> String {
+    let id = &case.id;
+    let what = match case.is_model() {
+        true => "models",
+        false => &id.problem,
+    };
+    format!("{what}, {}, {}", id.pass, id.dtype)
+}
+
+/// The sections, in the order their problems were measured.
+pub fn sections(cases: &[Pooled], against: Against<'_>) -> Vec<Section> {
+    let mut titles = Vec::new();
+    let mut names = Vec::new();
+    for case in cases.iter().filter(|case| !is_matmul(case)) {
+        let title = section_of(case);
+        if !titles.contains(&title) {
+            titles.push(title);
+        }
+        if !names.contains(&&case.id.problem) {
+            names.push(&case.id.problem);
+        }
+    }
+    let in_order = |case: &&Pooled| {
+        let place = names.iter().position(|name| **name == case.id.problem);
+        (place, case.id.n)
+    };
+    titles
+        .into_iter()
+        .map(|title| {
+            let is_in = |case: &&Pooled| !is_matmul(case) && section_of(case) == title;
+            let mut members: Vec<&Pooled> = cases.iter().filter(is_in).collect();
+            members.sort_by_key(in_order);
+            section(title, &members, cases, against)
+        })
+        .collect()
+}
+
+fn section(title: String, members: &[&Pooled], all: &[Pooled], against: Against<'_>) -> Section {
+    let header = header(members, against);
+    let row = |case: &&Pooled| {
+        let cell = |name: &&str| Cell {
+            text: text(name, case, all, against),
+            best: is_best(name, case, members),
+        };
+        header.iter().map(cell).collect()
+    };
+    let rows = members.iter().map(row).collect();
+    Section {
+        title,
+        header,
+        rows,
+    }
+}
+
+fn header(members: &[&Pooled], against: Against<'_>) -> Vec<&'static str> {
+    let are_models = members.iter().any(|case| case.is_model());
+    let mut header = if are_models { vec!["model"] } else { vec![] };
+    header.extend(["n", "backend", "mechanism", "median", "10th", "90th"]);
+    if are_models {
+        header.push("tokens/s");
+    }
+    header.extend(["GFLOP/s", "of matmul", "memory", "by", "of least"]);
+    if !are_models {
+        header.extend(["error", "vs standard"]);
+    }
+    if members.iter().any(|case| case.id.backend == "pytorch") {
+        header.push("vs PyTorch");
+    }
+    if against.baseline.is_some() {
+        header.push("vs baseline");
+    }
+    header
+}
+
+/// What a case has to say in a column.
+fn text(column: &str, case: &Pooled, all: &[Pooled], against: Against<'_>) -> String {
+    let id = &case.id;
+    match column {
+        "model" => return id.problem.clone(),
+        "n" => return count(id.n),
+        "backend" => return id.backend.clone(),
+        "mechanism" => return id.subject.clone(),
+        _ => {}
+    }
+    let samples = match &case.result {
+        Pool::Samples(samples) => samples,
+        Pool::Without(outcome) => return text_without(column, outcome),
+    };
+    let peak = samples.peak.as_ref();
+    let said = match column {
+        "median" => Some(time(samples.median())),
+        "10th" => Some(time(samples.quantile(0.1))),
+        "90th" => Some(time(samples.quantile(0.9))),
+        "tokens/s" => case.tokens_per_second().map(three_digits),
+        "GFLOP/s" => case.rate().map(|rate| three_digits(rate / 1e9)),
+        "of matmul" => {
+            let is_its = |other: &&Pooled| {
+                is_matmul(other) && other.id.backend == id.backend && other.id.dtype == id.dtype
+            };
+            let most = all.iter().find(is_its).and_then(Pooled::rate);
+            let rates = case.rate().zip(most);
+            rates.map(|(rate, most)| format!("{:.0}%", 100.0 * rate / most))
+        }
+        "memory" => Some(peak.map_or("n/a".to_owned(), |peak| bytes(peak.bytes as f64))),
+        "by" => peak.map(|peak| peak.how.clone()),
+        "of least" if case.minimum_bytes > 0 => peak.map(|peak| {
+            let ratio = peak.bytes as f64 / case.minimum_bytes as f64;
+            format!("{}x", three_digits(ratio))
+        }),
+        "error" => samples.error.map(|error| format!("{error:.1e}")),
+        "vs standard" => against_other(case, all, |other| {
+            other.id.backend == id.backend && other.id.subject == "standard"
+        }),
+        // The best it has: its matmul, softmax and matmul are there to compare with.
+        "vs PyTorch" => against_other(case, all, |other| {
+            other.id.backend == "pytorch" && other.id.subject != "plain"
+        }),
+        "vs baseline" => against_other(case, against.baseline.unwrap_or_default(), |then| {
+            then.id == case.id
+        }),
+        _ => None,
+    };
+    said.unwrap_or_else(dash)
+}
+
+/// The same of one that has no time.
+fn text_without(column: &str, outcome: &Outcome) -> String {
+    match (column, outcome) {
+        ("median", outcome) => word(outcome).to_owned(),
+        ("error", Outcome::Wrong { error, .. }) => {
+            error.map_or("infinite".to_owned(), |error| format!("{error:.1e}"))
+        }
+        _ => dash(),
+    }
+}
+
+fn dash() -> String {
+    "-".to_owned()
+}
+
+/// How many times as long as another on the same problem, in the same pass, a case takes.
+fn against_other(
+    case: &Pooled,
+    others: &[Pooled],
+    is_it: impl Fn(&Pooled) -> bool,
+) -> Option<String> {
+    let same = |other: &&Pooled| {
+        let of = |case: &Pooled| {
+            let id = &case.id;
+            (id.problem.clone(), id.n, id.pass, id.dtype.clone())
+        };
+        of(other) == of(case) && is_it(other)
+    };
+    let (this, other) = case
+        .samples()
+        .zip(others.iter().find(same).and_then(Pooled::samples))?;
+    let Ratio { ratio, low, high } = ratio(this, other);
+    let spread = this.round_medians.len() > 1 && low != high;
+    if spread && other.round_medians.len() == this.round_medians.len() {
+        Some(format!("{ratio:.2} ({low:.2}..{high:.2})"))
+    } else {
+        Some(format!("{ratio:.2}"))
+    }
+}
+
+/// Whether a case is the best of a column among those of its problem and length.
+fn is_best(column: &str, case: &Pooled, members: &[&Pooled]) -> bool {
+    let cost = |case: &Pooled| -> Option<f64> {
+        let samples = case.samples()?;
+        match column {
+            "median" => Some(samples.median()),
+            "tokens/s" => Some(-case.tokens_per_second()?),
+            "GFLOP/s" => Some(-case.rate()?),
+            "memory" => Some(samples.peak.as_ref()?.bytes as f64),
+            "error" => samples.error,
+            _ => None,
+        }
+    };
+    let is_rival =
+        |other: &&&Pooled| other.id.n == case.id.n && other.id.problem == case.id.problem;
+    let rivals = members.iter().filter(is_rival);
+    let costs: Vec<f64> = rivals.filter_map(|other| cost(other)).collect();
+    let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
+    // Alone, it would be the best of one.
+    costs.len() > 1 && cost(case) == Some(least)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::pool;
+    use crate::record::CaseLine;
+    use crate::record::tests::line;
+
+    fn on(backend: &str, mut line: CaseLine) -> CaseLine {
+        line.id.backend = backend.to_owned();
+        line
+    }
+
+    fn matmul() -> CaseLine {
+        let mut line = line("matmul", 1024, &[10.0]);
+        line.id.problem = "matmul".to_owned();
+        line.work = 2e9;
+        line
+    }
+
+    #[test]
+    fn rows_say_everything_and_the_best_is_marked() {
+        let cases = pool(&[
+            matmul(),
+            line("standard", 1024, &[20.0, 20.0, 30.0]),
+            line("flash", 1024, &[10.0, 10.0, 10.0]),
+            on("pytorch", line("sdpa", 1024, &[5.0])),
+        ]);
+        let sections = sections(&cases, Against::default());
+        assert_eq!(sections.len(), 1);
+        let text = terminal(&sections, None);
+        let row = |word: &str| {
+            text.lines()
+                .find(|line| line.contains(word))
+                .unwrap_or_else(|| panic!("no {word} in {text}"))
+                .split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        let standard = row("flex      standard");
+        for said in [
+            "20.0 ms", "30.0 ms", "51.2", "26%", "1.00 MiB", "resident", "1.00x", "1.0e-7",
+        ] {
+            assert!(standard.contains(said), "{said} in {standard}");
+        }
+        assert!(standard.contains("1.00 4.00"), "{standard}");
+        assert!(row("flash").contains("0.50 2.00"), "{}", row("flash"));
+        assert!(row("sdpa").contains("*5.00 ms"), "{}", row("sdpa"));
+    }
+
+    #[test]
+    fn models_share_a_table_and_show_tokens() {
+        let model = |backend: &str, subject: &str, name: &str, ms: f64| {
+            let mut line = on(backend, line(subject, 64, &[ms]));
+            line.id.problem = name.to_owned();
+            line.tokens = Some(256);
+            line
+        };
+        let cases = pool(&[
+            model("flex", "flash", "gpt-small", 200.0),
+            model("flex", "additive", "han-small", 10.0),
+            model("pytorch", "sdpa", "gpt-small", 100.0),
+        ]);
+        let sections = sections(&cases, Against::default());
+        assert_eq!(sections.len(), 1);
+        let section = &sections[0];
+        assert_eq!(section.title, "models, forward, f32");
+        assert_eq!(section.header[0], "model");
+        let column = |name: &str| {
+            let at = section.header.iter().position(|header| *header == name);
+            let at = at.unwrap_or_else(|| panic!("no {name}"));
+            section.rows.iter().map(move |row| &row[at])
+        };
+        let texts = |name: &str| {
+            column(name)
+                .map(|cell| cell.text.clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(texts("model"), ["gpt-small", "gpt-small", "han-small"]);
+        assert_eq!(texts("tokens/s"), ["1280", "2560", "25600"]);
+        assert_eq!(texts("vs PyTorch"), ["2.00", "1.00", "-"]);
+        // The best of its own model.
+        let best: Vec<bool> = column("median").map(|cell| cell.best).collect();
+        assert_eq!(best, [false, true, false]);
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_narrow_tables() {
+        let rounds = |subject: &str, ms: f64| {
+            [1.0, 1.1, 0.9].map(|noise| line(subject, 1024, &[ms * noise; 10]))
+        };
+        let mut lines = rounds("standard", 20.0).to_vec();
+        lines.extend(rounds("flash", 10.0));
+        lines.extend(rounds("sdpa", 5.0).map(|line| on("pytorch", line)));
+        let sections = sections(&pool(&lines), Against::default());
+        let widest = |text: &str| text.lines().map(|line| line.chars().count()).max();
+        let full = terminal(&sections, None);
+        let narrow = terminal(&sections, Some(120));
+        assert!(widest(&full) > Some(120), "{full}");
+        assert!(widest(&narrow) <= Some(120), "{narrow}");
+        assert_eq!(terminal(&sections, Some(200)), full);
+    }
+
+    #[test]
+    fn a_case_without_a_time_is_a_row_and_a_remark() {
+        let mut wrong = line("flash", 256, &[]);
+        wrong.outcome = Outcome::Wrong {
+            error: Some(0.25),
+            detail: "context[3] is 1, should be 2".to_owned(),
+        };
+        let mut slow = line("linear", 256, &[]);
+        slow.outcome = Outcome::TimedOut { seconds: 60.0 };
+        let cases = pool(&[line("standard", 256, &[1.0]), wrong, slow]);
+        let text = terminal(&sections(&cases, Against::default()), None);
+        assert!(text.contains("WRONG") && text.contains("2.5e-1"), "{text}");
+        assert!(text.contains("TIMED OUT"), "{text}");
+        let remarks = remarks(&cases);
+        assert_eq!(remarks.len(), 2);
+        assert!(remarks[0].contains("context[3] is 1"), "{remarks:?}");
+        assert!(remarks[1].contains("not done after 60.0 s"), "{remarks:?}");
+    }
+
+    #[test]
+    fn a_baseline_is_one_more_column() {
+        let then = pool(&[line("standard", 256, &[2.0])]);
+        let now = pool(&[line("standard", 256, &[3.0])]);
+        let against = Against {
+            baseline: Some(&then),
+        };
+        let text = markdown(&sections(&now, against));
+        assert!(
+            text.contains("| vs baseline |") && text.contains("| 1.50 |"),
+            "{text}"
+        );
+    }
+}
