@@ -6,7 +6,7 @@ use burn::module::Module;
 use burn::optim::{AdamConfig, GradientsParams};
 use burn::tensor::Tensor;
 use libtest_mimic::Failed;
-use zoo_testkit::{Precision, Tolerance};
+use zoo_testkit::Precision;
 
 /// A tensor's numbers, row by row.
 pub(crate) fn numbers<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>, Failed> {
@@ -17,33 +17,30 @@ pub(crate) fn numbers<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>, Fai
 
 /// Whether two ways of computing agree.
 ///
-/// Both are rounded, and every layer rounds what the one before it did: twice what gradients
-/// of a single attention may be off by. The worst seen on any backend is noted beside the tests.
+/// Both are rounded, layer by layer: what gradients of a single attention may be off by.
 pub(crate) fn same<const D: usize>(got: Tensor<D>, want: Tensor<D>) -> Result<(), Failed> {
     let want: Vec<f64> = numbers(want)?.into_iter().map(f64::from).collect();
-    let usual = Precision::F32.backward(0.0);
-    let tolerance = Tolerance {
-        relative: 2.0 * usual.relative,
-        ..usual
-    };
+    let tolerance = Precision::F32.backward(0.0);
     tolerance.check("result", &numbers(got)?, &want)?;
     Ok(())
 }
 
-/// Whether a model learns a few examples by heart: the loss falls below a hundredth of a nat.
+/// Whether a model learns a few examples by heart: their loss falls below a fiftieth of a nat.
+///
+/// What is drawn first differs from run to run, since tests run side by side. Of 25 draws each
+/// model learned by all of them, in 10 to 40 steps mostly and 79 at most.
 pub(crate) fn overfits<M: Module>(
     mut model: M,
-    rate: f64,
-    steps: usize,
     loss: impl Fn(&M) -> Tensor<1>,
 ) -> Result<(), Failed> {
     const BY_HEART: f32 = 0.02;
+    const RATE: f64 = 0.01;
     let mut optimizer = AdamConfig::new().init();
     let mut losses = Vec::new();
-    for _ in 0..steps {
+    for _ in 0..200 {
         let missed = loss(&model);
         let gradients = GradientsParams::from_grads(missed.backward(), &model);
-        model = optimizer.step(rate, model, gradients);
+        model = optimizer.step(RATE, model, gradients);
         losses.push(missed.into_scalar::<f32>());
         if losses.last().is_some_and(|loss| *loss < BY_HEART) {
             return Ok(());
