@@ -390,7 +390,12 @@ const TESTS: &[(&str, Test)] = &[
             MechanismConfig::LocalM { window: 1 },
             MechanismConfig::LocalM { window: 0 },
             MechanismConfig::Flash,
-            Mechanism::LocalP.into(),
+            MechanismConfig::LocalP { window: 1 },
+            Mechanism::Linear.into(),
+            Mechanism::Performer.into(),
+            Mechanism::Additive.into(),
+            Mechanism::Hard.into(),
+            Mechanism::Multiplicative.into(),
         ];
         for mechanism in mechanisms {
             let attention = MultiHeadAttentionConfig::new(12, 3)

@@ -8,7 +8,8 @@ use zoo_models::{
     Activation, Generative, Gpt, GptConfig, ModelError, PositionsConfig, Tokens, token_loss,
 };
 
-use crate::mechanisms::{lookers, small};
+use crate::drawn::drawn;
+use crate::mechanisms::small;
 use crate::support::{equal, is_refused, numbers, overfits, same};
 
 type Test = fn(&Device) -> Result<(), Failed>;
@@ -35,11 +36,11 @@ pub(crate) fn trials(device: &Device) -> Vec<Trial> {
             move || steps(small(mechanism), positions, &device),
         ));
     }
-    for mechanism in lookers() {
+    for mechanism in PADDED {
         let device = device.clone();
         trials.push(Trial::test(
-            format!("gpt/padding-changes-nothing-with-{}", mechanism.mechanism()),
-            move || padding_changes_nothing(mechanism.clone(), &device),
+            format!("gpt/padding-changes-nothing-with-{mechanism}"),
+            move || padding_changes_nothing(small(mechanism), &device),
         ));
     }
     trials
@@ -48,23 +49,26 @@ pub(crate) fn trials(device: &Device) -> Vec<Trial> {
 const ROTARY: PositionsConfig = PositionsConfig::Rotary { theta: 1e4 };
 const LEARNED: PositionsConfig = PositionsConfig::Learned { longest: 12 };
 
-const LEARNING: [(Mechanism, PositionsConfig); 4] = [
+const LEARNING: [(Mechanism, PositionsConfig); 3] = [
     (Mechanism::Flash, LEARNED),
     (Mechanism::Linear, ROTARY),
     (Mechanism::SlidingWindow, PositionsConfig::Alibi),
-    (Mechanism::Retention, PositionsConfig::None),
 ];
 
-const STEPPING: [(Mechanism, PositionsConfig); 9] = [
+const STEPPING: [(Mechanism, PositionsConfig); 5] = [
     (Mechanism::Flash, LEARNED),
-    (Mechanism::Flash, PositionsConfig::Alibi),
-    (Mechanism::GroupedQuery, ROTARY),
     (Mechanism::Linear, PositionsConfig::Sinusoidal),
-    (Mechanism::Performer, LEARNED),
     (Mechanism::Retention, ROTARY),
     (Mechanism::SlidingWindow, PositionsConfig::None),
     (Mechanism::Longformer, PositionsConfig::Alibi),
-    (Mechanism::Additive, PositionsConfig::Sinusoidal),
+];
+
+/// One of each kind. A Transformer's decoder does the same, and is tried with all.
+const PADDED: [Mechanism; 4] = [
+    Mechanism::Flash,
+    Mechanism::LocalP,
+    Mechanism::Lsh,
+    Mechanism::Performer,
 ];
 
 fn config(mechanism: MechanismConfig, positions: PositionsConfig) -> GptConfig {
@@ -75,21 +79,14 @@ fn config(mechanism: MechanismConfig, positions: PositionsConfig) -> GptConfig {
         .with_positions(positions)
 }
 
-/// A model whose numbers are not as small as they are drawn: differences are to be seen.
+/// A model with the same numbers in every run, large enough for differences to be seen.
 fn model(config: &GptConfig, device: &Device) -> Gpt {
-    device.seed(11);
-    let mut model = config.init(device);
-    model.embedding.weight = model.embedding.weight.map(|weight| weight.mul_scalar(40.0));
-    model
+    drawn(config.init(device), 11)
 }
 
 /// Each row begins with a token of its own, so that all others can be known.
 fn rows() -> [Vec<u32>; 3] {
-    [
-        vec![0, 5, 3, 3, 9, 1, 7],
-        vec![1, 5, 4, 10],
-        vec![2, 8, 8, 6, 3],
-    ]
+    [vec![0, 5, 3, 3, 9], vec![1, 5, 4], vec![2, 8, 8, 6]]
 }
 
 fn learns_by_heart(
@@ -97,15 +94,19 @@ fn learns_by_heart(
     positions: PositionsConfig,
     device: &Device,
 ) -> Result<(), Failed> {
-    device.seed(5);
-    let model = config(mechanism, positions).init(device);
-    let (given, wanted): (Vec<_>, Vec<_>) = rows()
-        .iter()
-        .map(|row| (row[..row.len() - 1].to_vec(), row[1..].to_vec()))
-        .unzip();
+    // Few parameters: a step of the optimizer is several kernels for each.
+    let model = GptConfig::new(11, 32, 2, 1)
+        .with_d_feed_forward(Some(64))
+        .with_bias(false)
+        .with_dropout(0.0)
+        .with_mechanism(mechanism)
+        .with_positions(positions)
+        .init(device);
+    let given = rows().map(|row| row[..row.len() - 1].to_vec());
+    let wanted = rows().map(|row| row[1..].to_vec());
     let given = Tokens::new(&given, model.limits(), device)?;
     let wanted = Tokens::new(&wanted, model.limits(), device)?;
-    overfits(model, 0.03, 60, |model| {
+    overfits(model, |model| {
         token_loss(model.forward(&given), &wanted, 0.0)
     })
 }
@@ -152,13 +153,13 @@ fn chosen_rows_go_on(model: &Gpt, rows: &[Vec<u32>], device: &Device) -> Result<
         ids(&rows, device)
     };
     let mut all = model.start(3)?;
-    model.advance(part(&[0, 1, 2], 0, 4), &mut all);
-    let mut chosen = model.select(&all, &[2, 0]);
-    equal(model.rows(&chosen), 2)?;
-    let mut alone = model.start(2)?;
-    model.advance(part(&[2, 0], 0, 4), &mut alone);
-    for place in 4..6 {
-        let next = || part(&[2, 0], place, place + 1);
+    model.advance(part(&[0, 1, 2], 0, 3), &mut all);
+    let mut chosen = model.select(&all, &[2, 0, 2]);
+    equal(model.rows(&chosen), 3)?;
+    let mut alone = model.start(3)?;
+    model.advance(part(&[2, 0, 2], 0, 3), &mut alone);
+    for place in 3..5 {
+        let next = || part(&[2, 0, 2], place, place + 1);
         same(
             model.advance(next(), &mut chosen),
             model.advance(next(), &mut alone),
@@ -173,12 +174,10 @@ fn padding_changes_nothing(mechanism: MechanismConfig, device: &Device) -> Resul
     let (short, long) = (vec![3, 1, 4, 1, 5], vec![9, 2, 6, 5, 3, 5, 8, 9, 7, 10, 3]);
     let alone = Tokens::new(&[&short], model.limits(), device)?;
     let padded: Vec<u32> = short.iter().chain(&[10, 0, 7, 7, 2, 6]).copied().collect();
-    let both = Tokens::of_tensor(ids(&[long.clone(), padded], device), vec![11, 5]);
+    let both = Tokens::of_tensor(ids(&[long, padded], device), vec![11, 5]);
     let both = model.forward(&both);
-    let of_short = both.clone().slice_dim(0, 1..2).slice_dim(1, 0..5);
-    same(of_short, model.forward(&alone))?;
-    let alone = Tokens::new(&[&long], model.limits(), device)?;
-    same(both.slice_dim(0, 0..1), model.forward(&alone))
+    let of_short = both.slice_dim(0, 1..2).slice_dim(1, 0..5);
+    same(of_short, model.forward(&alone))
 }
 
 const TESTS: &[(&str, Test)] = &[

@@ -62,7 +62,7 @@ fn overfits(cell: Cell, device: &Device) -> Result<(), Failed> {
     let model: Han = config().with_cell(cell).init(device);
     let documents = batch(&four(), device)?;
     let classes = Tensor::<1, Int>::from_data([0, 1, 1, 0], device).reshape([4, 1]);
-    support::overfits(model, 0.1, 40, |model| {
+    support::overfits_at(0.1, model, |model| {
         let logits = model.forward(&documents).logits;
         -log_softmax(logits, 1).gather(1, classes.clone()).mean()
     })

@@ -37,8 +37,3 @@ pub(crate) fn small(mechanism: Mechanism) -> MechanismConfig {
         other => other.into(),
     }
 }
-
-/// All of them, and those that take their sizes from the length with sizes of their own.
-pub(crate) fn lookers() -> Vec<MechanismConfig> {
-    Mechanism::ALL.into_iter().map(small).collect()
-}

@@ -8,7 +8,7 @@ use zoo_models::{
 };
 
 use crate::drawn::drawn;
-use crate::support::{equal, is_refused, numbers, overfits, same};
+use crate::support::{equal, is_refused, numbers, overfits_at, same};
 
 type Test = fn(&Device) -> Result<(), Failed>;
 
@@ -99,7 +99,7 @@ fn learns_by_heart(model: &Seq2Seq) -> Result<(), Failed> {
     let wanted = targets.each_ref().map(|row| row[1..].to_vec());
     let (given, wanted) = (target(model, &given)?, target(model, &wanted)?);
     let source = source(model, &sources)?;
-    overfits(model.clone(), 0.05, 60, |model| {
+    overfits_at(0.05, model.clone(), |model| {
         token_loss(model.forward(&source, &given, 1.0, 0).logits, &wanted, 0.0)
     })
 }

@@ -9,7 +9,8 @@ use zoo_models::{
     TransformerConfig, Tying, token_loss,
 };
 
-use crate::mechanisms::{lookers, small};
+use crate::drawn::drawn;
+use crate::mechanisms::small;
 use crate::support::{equal, is_refused, numbers, overfits, same};
 
 type Test = fn(&Device) -> Result<(), Failed>;
@@ -41,12 +42,11 @@ pub(crate) fn trials(device: &Device) -> Vec<Trial> {
             move || steps(attentions, norm, positions, &device),
         ));
     }
-    for mechanism in lookers() {
+    for mechanism in Mechanism::ALL {
         let device = device.clone();
-        let name = mechanism.mechanism();
         trials.push(Trial::test(
-            format!("transformer/padding-changes-nothing-with-{name}"),
-            move || padding_changes_nothing(mechanism.clone(), &device),
+            format!("transformer/padding-changes-nothing-with-{mechanism}"),
+            move || padding_changes_nothing(small(mechanism), &device),
         ));
     }
     trials
@@ -72,7 +72,7 @@ const LEARNING: [Attentions; 3] = [
     [Mechanism::Linear, Mechanism::Linear, Mechanism::LocalP],
 ];
 
-const STEPPING: [(Attentions, Norm, PositionsConfig); 12] = {
+const STEPPING: [(Attentions, Norm, PositionsConfig); 8] = {
     use Mechanism as M;
     use PositionsConfig as P;
     [
@@ -80,26 +80,14 @@ const STEPPING: [(Attentions, Norm, PositionsConfig); 12] = {
         ([M::Flash, M::Flash, M::Flash], Norm::Pre, P::Alibi),
         ([M::Flash, M::Linear, M::Linear], Norm::Pre, LEARNED),
         ([M::Linear, M::Retention, M::LocalM], Norm::Pre, ROTARY),
-        ([M::Lsh, M::SlidingWindow, M::LocalP], Norm::Post, P::None),
-        (
-            [M::BigBird, M::Performer, M::Performer],
-            Norm::Post,
-            P::Sinusoidal,
-        ),
+        ([M::Flash, M::SlidingWindow, M::LocalP], Norm::Post, P::None),
         ([M::Strided, M::Longformer, M::Additive], Norm::Post, ROTARY),
-        ([M::Fixed, M::Block, M::Hard], Norm::Pre, P::None),
+        ([M::LocalM, M::LocalM, M::Hard], Norm::Pre, P::Sinusoidal),
         (
-            [M::LocalM, M::LocalM, M::Multiplicative],
-            Norm::Pre,
-            P::Sinusoidal,
+            [M::GroupedQuery, M::MultiQuery, M::Dot],
+            Norm::Post,
+            LEARNED,
         ),
-        ([M::Flash, M::Standard, M::Standard], Norm::Post, LEARNED),
-        (
-            [M::MultiQuery, M::MultiQuery, M::MultiQuery],
-            Norm::Pre,
-            ROTARY,
-        ),
-        ([M::GroupedQuery, M::Dot, M::Dot], Norm::Post, P::Alibi),
     ]
 };
 
@@ -129,25 +117,27 @@ fn sources() -> [Vec<u32>; 3] {
 }
 
 fn learns_by_heart(attentions: Attentions, index: usize, device: &Device) -> Result<(), Failed> {
-    device.seed(5);
-    // Every activation, norm and tying once.
+    // Every tying once, and three activations.
     let activation = [Activation::Relu, Activation::Swiglu, Activation::Gelu][index];
-    let norm = [Norm::Post, Norm::Pre, Norm::Pre][index];
     let tying = [Tying::Decoder, Tying::None, Tying::All][index];
     let model = one_vocabulary(attentions.map(small))
+        .with_d_model(32)
+        .with_d_feed_forward(Some(64))
+        .with_heads(2)
         .with_decoder_layers(1)
+        .with_bias(false)
         .with_activation(activation)
-        .with_norm(norm)
+        .with_norm(Norm::Pre)
         .with_tying(tying)
         .init(device);
     // The first token of each target is the same: the source alone knows the others.
-    let targets = [vec![0, 5, 3, 3, 9], vec![0, 7, 10], vec![0, 2, 2, 6]];
+    let targets = [vec![0, 5, 3, 9], vec![0, 7], vec![0, 2, 6]];
     let given = targets.each_ref().map(|row| row[..row.len() - 1].to_vec());
     let wanted = targets.each_ref().map(|row| row[1..].to_vec());
     let source = Tokens::new(&sources(), model.source_limits(), device)?;
     let given = Tokens::new(&given, model.target_limits(), device)?;
     let wanted = Tokens::new(&wanted, model.target_limits(), device)?;
-    overfits(model, 0.02, 60, |model| {
+    overfits(model, |model| {
         token_loss(model.forward(&source, &given), &wanted, 0.0)
     })
 }
@@ -174,7 +164,6 @@ fn steps(
     positions: PositionsConfig,
     device: &Device,
 ) -> Result<(), Failed> {
-    device.seed(11);
     let mechanisms = attentions.map(|mechanism| match small(mechanism) {
         // As one that decodes.
         MechanismConfig::Strided { .. } => MechanismConfig::Strided { stride: Some(2) },
@@ -184,6 +173,7 @@ fn steps(
         .with_norm(norm)
         .with_positions(positions)
         .init(device);
+    let model = drawn(model, 11);
     let source = Tokens::new(&sources(), model.source_limits(), device)?;
     let target = Tokens::new(&targets(), model.target_limits(), device)?;
     let at_once = model.forward(&source, &target); // [3, 7, 11]
@@ -212,15 +202,15 @@ fn chosen_rows_go_on(model: &Transformer, device: &Device) -> Result<(), Failed>
     };
     let source = Tokens::new(&sources(), model.source_limits(), device)?;
     let mut all = model.start(&source)?;
-    model.advance(part(&[0, 1, 2], 0, 4), &mut all);
+    model.advance(part(&[0, 1, 2], 0, 3), &mut all);
     let mut chosen = model.select(&all, &[2, 1, 2]);
     equal(model.rows(&chosen), 3)?;
     let [_, second, third] = sources();
     let rows = [third.clone(), second, third];
     let source = Tokens::new(&rows, model.source_limits(), device)?;
     let mut alone = model.start(&source)?;
-    model.advance(part(&[2, 1, 2], 0, 4), &mut alone);
-    for place in 4..6 {
+    model.advance(part(&[2, 1, 2], 0, 3), &mut alone);
+    for place in 3..5 {
         let next = || part(&[2, 1, 2], place, place + 1);
         same(
             model.advance(next(), &mut chosen),
@@ -233,7 +223,6 @@ fn chosen_rows_go_on(model: &Transformer, device: &Device) -> Result<(), Failed>
 /// A pair beside a longer one, whatever is behind its ends, is what it is alone. The
 /// mechanism is tried wherever it can be.
 fn padding_changes_nothing(mechanism: MechanismConfig, device: &Device) -> Result<(), Failed> {
-    device.seed(3);
     let everywhere = config([(); 3].map(|()| mechanism.clone()));
     let mut config = everywhere.clone();
     // Not across, or not ahead either.
@@ -243,7 +232,7 @@ fn padding_changes_nothing(mechanism: MechanismConfig, device: &Device) -> Resul
         }
         config = config.with_cross_mechanism(MechanismConfig::Flash);
     }
-    let model = config.try_init(device)?;
+    let model = drawn(config.try_init(device)?, 3);
     let (source, target) = (vec![3, 1, 4, 1, 5], vec![2, 7, 1, 8]);
     let alone = model.forward(
         &Tokens::new(&[&source], model.source_limits(), device)?,
@@ -328,7 +317,6 @@ const TESTS: &[(&str, Test)] = &[
     }),
     ("empty-sequences-have-an-answer", |device| {
         for mechanism in [
-            MechanismConfig::Flash,
             Mechanism::Linear.into(),
             MechanismConfig::LocalP { window: 2 },
             MechanismConfig::Strided { stride: None },
