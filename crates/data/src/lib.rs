@@ -1,0 +1,17 @@
+//! Examples to learn from.
+mod draw;
+mod error;
+mod example;
+mod labels;
+mod read;
+mod sentences;
+mod split;
+#[cfg(test)]
+mod test_files;
+
+pub use error::DataError;
+pub use example::{Examples, Labelled, Pair};
+pub use labels::Labels;
+pub use read::{BadLine, LabelledText, ParallelText, Read, ReadReport, plain_text};
+pub use sentences::SentenceRule;
+pub use split::{Parts, Split};
