@@ -6,6 +6,7 @@ mod labels;
 mod read;
 mod sentences;
 mod split;
+pub mod tasks;
 #[cfg(test)]
 mod test_files;
 

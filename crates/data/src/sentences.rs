@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn marks_end_sentences() {
-        splits(&["It rains.", "Does it?", "Yes!", "Well… It did"]);
+        splits(&["It rains.", "Does it?", "Yes!", "Well…", "It did"]);
         splits(&[
             "He left...",
             "She stayed ?!",

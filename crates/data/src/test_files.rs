@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use flate2::Compression;
@@ -21,10 +21,6 @@ impl Folder {
         let path = std::env::temp_dir().join(name);
         fs::create_dir_all(&path).unwrap();
         Self(path)
-    }
-
-    pub(crate) fn root(&self) -> &Path {
-        &self.0
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
