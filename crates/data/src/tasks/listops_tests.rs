@@ -109,7 +109,7 @@ fn the_first_ones_of_a_seed() {
         [
             "[MED [SM 5 9 ] [SM 4 8 5 ] ] = 5",
             "[MIN [MIN 2 6 9 5 ] 8 1 ] = 1",
-            "[SM 8 7 [MAX 1 5 ] 9 6 ] = 5",
+            "[MAX 1 7 4 3 ] = 7",
         ]
     );
 }
