@@ -46,14 +46,24 @@ impl Labels {
     ///
     /// [`DataError::UnseenLabel`] with the first that was not.
     pub fn check(&self, part: &str, examples: &[Labelled]) -> Result<(), DataError> {
-        match examples.iter().find(|it| self.index(&it.label).is_none()) {
-            None => Ok(()),
-            Some(example) => Err(DataError::UnseenLabel {
-                label: example.label.clone(),
-                part: part.to_owned(),
-                known: self.0.clone(),
-            }),
-        }
+        self.numbers(part, examples).map(drop)
+    }
+
+    /// The number of each example's class.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError::UnseenLabel`] with the first that has none.
+    pub fn numbers(&self, part: &str, examples: &[Labelled]) -> Result<Vec<usize>, DataError> {
+        let number = |example: &Labelled| {
+            self.index(&example.label)
+                .ok_or_else(|| DataError::UnseenLabel {
+                    label: example.label.clone(),
+                    part: part.to_owned(),
+                    known: self.0.clone(),
+                })
+        };
+        examples.iter().map(number).collect()
     }
 
     /// The number of a class.

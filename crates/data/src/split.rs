@@ -209,7 +209,11 @@ mod tests {
     #[test]
     fn every_class_has_its_share() {
         let example = |at: usize| {
-            let label = if at % 4 == 0 { "rare" } else { "frequent" };
+            let label = if at.is_multiple_of(4) {
+                "rare"
+            } else {
+                "frequent"
+            };
             Labelled::new(label, at.to_string())
         };
         let mut examples: Vec<Labelled> = (0..400).map(example).collect();

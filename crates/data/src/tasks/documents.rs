@@ -207,24 +207,24 @@ impl Documents {
     fn document(&self, draw: &mut Draw) -> MarkedDocument {
         let class = draw.below(self.classes);
         let count = draw.within(self.sentences.0, self.sentences.1);
-        let mut order: Vec<usize> = (0..count).collect();
-        draw.shuffle(&mut order);
+        // What a sentence is for: the first numbers count, the next mislead.
+        let mut roles: Vec<usize> = (0..count).collect();
+        draw.shuffle(&mut roles);
         let mut sentences = vec![];
         let mut keys = vec![];
-        for sentence in 0..count {
+        for (sentence, role) in roles.into_iter().enumerate() {
             let length = draw.within(self.words.0, self.words.1);
             let filler = |_| (*draw.choose(&FILLERS)).to_owned();
             let mut words: Vec<String> = (0..length).map(filler).collect();
             let mut places: Vec<usize> = (0..length).collect();
             draw.shuffle(&mut places);
-            // What a sentence is for goes by its place in a shuffled order.
-            if order[sentence] < self.key_sentences {
+            if role < self.key_sentences {
                 words[places[0]] = CUE.to_owned();
                 words[places[1]] = (*draw.choose(&CLASSES[class].1)).to_owned();
                 let mut pair = [places[0], places[1]];
                 pair.sort_unstable();
                 keys.extend(pair.map(|word| KeyWord { sentence, word }));
-            } else if order[sentence] < self.key_sentences + self.decoys {
+            } else if role < self.key_sentences + self.decoys {
                 let other = (class + 1 + draw.below(self.classes - 1)) % self.classes;
                 words[places[0]] = (*draw.choose(&CLASSES[other].1)).to_owned();
             }

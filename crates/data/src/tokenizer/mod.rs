@@ -23,7 +23,9 @@ use crate::DataError;
 #[derive(Debug, Clone)]
 pub struct Tokenizer {
     name: String,
-    inner: tokenizers::Tokenizer,
+    /// Tokens there are. The crate copies all of them to count them.
+    vocabulary: usize,
+    inner: Box<tokenizers::Tokenizer>,
 }
 
 impl Tokenizer {
@@ -71,7 +73,11 @@ impl Tokenizer {
         if let Err(error) = inner.with_truncation(None) {
             return Err(failed(&name, error.as_ref()));
         }
-        Ok(Self { name, inner })
+        Ok(Self {
+            name,
+            vocabulary: size,
+            inner: Box::new(inner),
+        })
     }
 
     /// Writes it to a file.
@@ -99,7 +105,7 @@ impl Tokenizer {
 
     /// How many tokens there are, the special ones counted; ids are below it.
     pub fn vocabulary(&self) -> usize {
-        self.inner.get_vocab_size(true)
+        self.vocabulary
     }
 
     /// Text as tokens, without any at its beginning and end.
@@ -139,7 +145,7 @@ impl Tokenizer {
     ///
     /// [`DataError::Tokenizer`] if an id is outside of the vocabulary.
     pub fn decode(&self, ids: &[u32]) -> Result<String, DataError> {
-        let size = self.vocabulary();
+        let size = self.vocabulary;
         if let Some(id) = ids.iter().find(|id| **id as usize >= size) {
             let name = self.name.clone();
             let why = format!("there is no token {id}: it has {size}");
