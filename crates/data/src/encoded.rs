@@ -43,6 +43,15 @@ pub struct DocumentIds {
     pub sentences: Vec<Vec<u32>>,
 }
 
+impl DocumentIds {
+    /// Leaves out what comes after so many sentences. Returns how many that were.
+    pub fn keep_sentences(&mut self, most: usize) -> usize {
+        let before = self.sentences.len();
+        self.sentences.truncate(most);
+        before - self.sentences.len()
+    }
+}
+
 /// How much room an example takes in a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Extent {
@@ -233,6 +242,8 @@ mod tests {
         assert_eq!(ids[2].extent(), extent);
         ids[2].shorten(2);
         assert_eq!(ids[2].extent().width, 2);
+        assert_eq!((ids[2].keep_sentences(5), ids[2].keep_sentences(1)), (0, 2));
+        assert_eq!(ids[2].sentences, [[6, 6]]);
 
         let whole = tokenizer
             .encode_labelled("training", &examples, &labels)

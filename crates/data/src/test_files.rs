@@ -46,15 +46,23 @@ impl Folder {
 
     /// Names that end with a slash are folders.
     pub(crate) fn zip(&self, name: &str, entries: &[(&str, &str)]) -> PathBuf {
+        let entries = entries
+            .iter()
+            .map(|(entry, text)| (*entry, text.as_bytes()));
+        self.zip_of(name, &entries.collect::<Vec<_>>())
+    }
+
+    /// The same of any bytes.
+    pub(crate) fn zip_of(&self, name: &str, entries: &[(&str, &[u8])]) -> PathBuf {
         let path = self.path(name);
         let mut writer = ZipWriter::new(fs::File::create(&path).unwrap());
-        for (entry, text) in entries {
+        for (entry, bytes) in entries {
             let options = SimpleFileOptions::default();
             match entry.ends_with('/') {
                 true => writer.add_directory(*entry, options).unwrap(),
                 false => {
                     writer.start_file(*entry, options).unwrap();
-                    writer.write_all(text.as_bytes()).unwrap();
+                    writer.write_all(bytes).unwrap();
                 }
             }
         }

@@ -140,10 +140,14 @@ impl Archive {
             .by_index(index)
             .map_err(|error| damaged(&self.path, &error))?;
         let entry = file.name().map_err(|error| damaged(&self.path, &error))?;
+        let packed = extension(Path::new(entry.as_ref())) == "gz";
         let name = format!("{}#{entry}", self.path.display());
         let mut bytes = vec![];
         file.read_to_end(&mut bytes)
             .map_err(|error| damaged(&self.path, &error))?;
+        if packed {
+            bytes = unzipped(Path::new(&name), &bytes)?;
+        }
         Content::decode(name, bytes)
     }
 }
@@ -210,6 +214,18 @@ mod tests {
         }
         let name = format!("{}#inner/a.txt", zip.display());
         assert_eq!(Content::read(&zip).unwrap().name, name);
+    }
+
+    #[test]
+    fn a_gz_in_an_archive_is_unpacked_too() {
+        let folder = Folder::new();
+        let zip = folder.zip_of("a.zip", &[("a.txt.gz", &folder.packed(b"one"))]);
+        assert_eq!(Content::read(&zip).unwrap().text, "one");
+        let zip = folder.zip_of("b.zip", &[("b.txt.gz", b"not packed at all")]);
+        refused(
+            &zip,
+            "./b.zip#b.txt.gz cannot be unpacked: invalid gzip header",
+        );
     }
 
     #[test]

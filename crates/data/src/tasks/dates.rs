@@ -210,5 +210,4 @@ impl Dates {
 }
 
 #[cfg(test)]
-#[path = "dates_tests.rs"]
 mod tests;

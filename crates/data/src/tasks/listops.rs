@@ -308,5 +308,4 @@ fn digits<'a>(expression: &'a mut Expression, depth: usize, places: &mut Vec<&'a
 }
 
 #[cfg(test)]
-#[path = "listops_tests.rs"]
 mod tests;
