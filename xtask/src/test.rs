@@ -122,6 +122,8 @@ impl Test {
             "zoo-comparison",
             "--package",
             "zoo-config",
+            "--package",
+            "zoo-data",
         ];
         let (mut programs, light_took) = build::cargo_build(&light, &Environment::new())?;
 

@@ -1,0 +1,196 @@
+//! Which examples are learned from together, and in which order.
+//!
+//! The order is a function of the seed and the epoch and of nothing else, so a run that was
+//! stopped goes on where it was.
+
+mod windows;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::windows::{Window, Windows};
+use crate::draw::Draw;
+use crate::{DataError, Extent};
+
+/// Examples that are shuffled and then sorted by length together: enough for rows of a batch to
+/// be about the same length, few enough for batches to differ from epoch to epoch.
+const POOL: usize = 8192;
+
+/// When a batch is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BatchSize {
+    /// At so many examples.
+    Examples(usize),
+    /// Before padding makes it more than so many tokens: rows times the longest.
+    Tokens(usize),
+}
+
+/// Where in training a batch is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+pub struct Position {
+    /// Times all examples have been gone through before.
+    pub epoch: usize,
+    /// Batches of this epoch before it.
+    pub batch: usize,
+}
+
+/// How batches are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Batching {
+    size: BatchSize,
+    seed: u64,
+    pool: usize,
+}
+
+impl Batching {
+    /// Batches of a size, in an order by a seed.
+    pub fn new(size: BatchSize, seed: u64) -> Self {
+        Self {
+            size,
+            seed,
+            pool: POOL,
+        }
+    }
+
+    /// How many examples are sorted by length together; with 1, none are. Default: 8192.
+    #[must_use]
+    pub fn with_pool(mut self, examples: usize) -> Self {
+        self.pool = examples;
+        self
+    }
+
+    /// Batches of examples that take this room.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError::Empty`] without examples, [`DataError::Range`] if a size is zero,
+    /// [`DataError::TooLong`] if one example is more than a batch.
+    pub fn plan(self, extents: Vec<Extent>) -> Result<BatchPlan, DataError> {
+        if extents.is_empty() {
+            return Err(DataError::Empty {
+                what: "what batches are made of".to_owned(),
+            });
+        }
+        DataError::at_least("pool", 1, self.pool)?;
+        match self.size {
+            BatchSize::Examples(count) => DataError::at_least("batch size", 1, count)?,
+            BatchSize::Tokens(longest) => {
+                let tokens = |extent: &Extent| extent.width * extent.rows;
+                if let Some(example) = extents.iter().position(|it| tokens(it) > longest) {
+                    return Err(DataError::TooLong {
+                        example,
+                        length: tokens(&extents[example]),
+                        longest,
+                    });
+                }
+            }
+        }
+        Ok(BatchPlan {
+            batching: self,
+            extents,
+        })
+    }
+}
+
+/// Examples by their room, from which batches are made.
+#[derive(Debug, Clone)]
+pub struct BatchPlan {
+    batching: Batching,
+    extents: Vec<Extent>,
+}
+
+impl BatchPlan {
+    /// The batches of an epoch, as places of examples: every example once.
+    pub fn epoch(&self, epoch: usize) -> Vec<Vec<usize>> {
+        let mut draw = Draw::new(self.batching.seed, "epoch", epoch as u64);
+        let mut order: Vec<usize> = (0..self.extents.len()).collect();
+        draw.shuffle(&mut order);
+        for pool in order.chunks_mut(self.batching.pool) {
+            if self.batching.pool > 1 {
+                pool.sort_by_key(|example| self.extents[*example]);
+            }
+        }
+        // The end of a pool has the longest, the beginning of the next the shortest: a batch
+        // has examples of one pool only.
+        let mut batches = match self.batching.pool {
+            1 => self.cut(&order),
+            pool => order.chunks(pool).flat_map(|it| self.cut(it)).collect(),
+        };
+        draw.shuffle(&mut batches);
+        batches
+    }
+
+    /// Every example once, from the shortest to the longest: to look at, not to learn from.
+    pub fn in_order(&self) -> Vec<Vec<usize>> {
+        let mut order: Vec<usize> = (0..self.extents.len()).collect();
+        order.sort_by_key(|example| self.extents[*example]);
+        self.cut(&order)
+    }
+
+    /// Batches without an end, from a position on, each with where it is. Of what was before,
+    /// nothing is made but the order within the epoch.
+    pub fn batches_from(&self, start: Position) -> impl Iterator<Item = (Position, Vec<usize>)> {
+        (start.epoch..).flat_map(move |epoch| {
+            let before = match epoch == start.epoch {
+                true => start.batch,
+                false => 0,
+            };
+            let batches = self.epoch(epoch).into_iter().enumerate().skip(before);
+            batches.map(move |(batch, examples)| (Position { epoch, batch }, examples))
+        })
+    }
+
+    /// Tokens of a batch with its padding.
+    pub fn padded(&self, batch: &[usize]) -> usize {
+        Room::of(batch.iter().map(|example| self.extents[*example])).padded()
+    }
+
+    fn cut(&self, order: &[usize]) -> Vec<Vec<usize>> {
+        let mut batches = vec![];
+        let mut batch: Vec<usize> = vec![];
+        let mut room = Room::default();
+        for example in order {
+            let larger = room.with(self.extents[*example]);
+            let full = match self.batching.size {
+                BatchSize::Examples(count) => batch.len() == count,
+                BatchSize::Tokens(most) => larger.padded() > most,
+            };
+            if full && !batch.is_empty() {
+                batches.push(std::mem::take(&mut batch));
+                room = Room::default();
+            }
+            batch.push(*example);
+            room = room.with(self.extents[*example]);
+        }
+        if !batch.is_empty() {
+            batches.push(batch);
+        }
+        batches
+    }
+}
+
+/// What a batch takes.
+#[derive(Debug, Clone, Copy, Default)]
+struct Room {
+    rows: usize,
+    width: usize,
+}
+
+impl Room {
+    fn of(extents: impl Iterator<Item = Extent>) -> Self {
+        extents.fold(Self::default(), Self::with)
+    }
+
+    fn with(self, extent: Extent) -> Self {
+        Self {
+            rows: self.rows + extent.rows,
+            width: self.width.max(extent.width),
+        }
+    }
+
+    fn padded(self) -> usize {
+        self.rows * self.width
+    }
+}
+
+#[cfg(test)]
+mod tests;

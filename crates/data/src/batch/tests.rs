@@ -1,0 +1,165 @@
+use super::*;
+
+fn extents(count: usize) -> Vec<Extent> {
+    let mut draw = Draw::new(11, "lengths", 0);
+    let extent = |_| Extent {
+        width: draw.within(1, 40),
+        other: draw.within(1, 40),
+        rows: 1,
+    };
+    (0..count).map(extent).collect()
+}
+
+fn documents(count: usize) -> Vec<Extent> {
+    let mut draw = Draw::new(12, "documents", 0);
+    let extent = |_| Extent {
+        width: draw.within(0, 30),
+        other: 0,
+        rows: draw.within(0, 12),
+    };
+    (0..count).map(extent).collect()
+}
+
+fn sorted(batches: &[Vec<usize>]) -> Vec<usize> {
+    let mut all = batches.concat();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn every_example_is_in_one_batch_of_each_epoch() {
+    for size in [BatchSize::Examples(7), BatchSize::Tokens(400)] {
+        for pool in [1, 50, 10_000] {
+            for extents in [extents(333), documents(333)] {
+                let plan = Batching::new(size, 1)
+                    .with_pool(pool)
+                    .plan(extents)
+                    .unwrap();
+                for batches in [plan.epoch(0), plan.epoch(1), plan.in_order()] {
+                    assert_eq!(sorted(&batches), (0..333).collect::<Vec<_>>());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn sizes_hold() {
+    let plan = Batching::new(BatchSize::Examples(7), 1)
+        .plan(extents(333))
+        .unwrap();
+    let batches = plan.epoch(0);
+    assert_eq!(batches.len(), 333_usize.div_ceil(7));
+    assert!(batches.iter().all(|batch| (1..=7).contains(&batch.len())));
+    for extents in [extents(333), documents(333)] {
+        let by_hand = extents.clone();
+        let plan = Batching::new(BatchSize::Tokens(400), 1)
+            .plan(extents)
+            .unwrap();
+        let mut fullest = 0;
+        for batch in plan.epoch(0) {
+            let width = batch.iter().map(|at| by_hand[*at].width).max().unwrap();
+            let rows: usize = batch.iter().map(|at| by_hand[*at].rows).sum();
+            assert_eq!(plan.padded(&batch), width * rows);
+            assert!(width * rows <= 400);
+            fullest = fullest.max(width * rows);
+        }
+        assert!(fullest > 360, "batches are filled, {fullest}");
+    }
+}
+
+#[test]
+fn sorting_by_length_spares_padding() {
+    let tokens: usize = extents(5000).iter().map(|it| it.width).sum();
+    let padded = |pool| {
+        let plan = Batching::new(BatchSize::Examples(32), 1).with_pool(pool);
+        let plan = plan.plan(extents(5000)).unwrap();
+        plan.epoch(0)
+            .iter()
+            .map(|batch| plan.padded(batch))
+            .sum::<usize>() as f64
+            / tokens as f64
+    };
+    assert!(padded(1) > 1.7, "{}", padded(1));
+    assert!(padded(1024) < 1.1, "{}", padded(1024));
+}
+
+#[test]
+fn the_order_is_a_function_of_seed_and_epoch() {
+    let plan = |seed| {
+        let batching = Batching::new(BatchSize::Tokens(400), seed);
+        batching.plan(extents(333)).unwrap()
+    };
+    assert_eq!(plan(1).epoch(3), plan(1).epoch(3));
+    assert_ne!(plan(1).epoch(3), plan(1).epoch(4));
+    assert_ne!(plan(1).epoch(3), plan(2).epoch(3));
+    // Batches are made of other examples each time, not only in another order.
+    let made = |epoch| {
+        let mut batches = plan(1).epoch(epoch);
+        batches.iter_mut().for_each(|batch| batch.sort_unstable());
+        batches.sort();
+        batches
+    };
+    assert_ne!(made(0), made(1));
+    // And lengths do not rise through an epoch.
+    let widths = plan(1).epoch(0);
+    let first: Vec<usize> = widths.iter().map(|batch| batch.len()).collect();
+    assert!(!first.is_sorted() && !first.is_sorted_by(|a, b| a >= b));
+}
+
+#[test]
+fn a_run_goes_on_where_it_was() {
+    let plan = Batching::new(BatchSize::Examples(10), 5)
+        .plan(extents(95))
+        .unwrap();
+    let whole: Vec<_> = plan.batches_from(Position::default()).take(35).collect();
+    assert_eq!(whole[10].0, Position { epoch: 1, batch: 0 });
+    for stopped in [0, 3, 9, 10, 27] {
+        let again = plan.batches_from(whole[stopped].0).take(35 - stopped);
+        assert_eq!(again.collect::<Vec<_>>(), whole[stopped..]);
+    }
+    // Past the last batch of an epoch comes the first of the next.
+    let past = Position {
+        epoch: 0,
+        batch: 10,
+    };
+    assert_eq!(plan.batches_from(past).next(), Some(whole[10].clone()));
+}
+
+#[test]
+fn the_first_batches_of_a_seed() {
+    let plan = Batching::new(BatchSize::Examples(3), 1)
+        .plan(extents(8))
+        .unwrap();
+    assert_eq!(plan.epoch(0), [vec![7, 1, 2], vec![6, 4], vec![5, 3, 0]]);
+}
+
+#[test]
+fn what_cannot_be_batched_is_explained() {
+    let refused =
+        |batching: Batching, extents: Vec<Extent>| batching.plan(extents).unwrap_err().to_string();
+    let tokens = Batching::new(BatchSize::Tokens(30), 0);
+    assert_eq!(
+        refused(tokens, vec![]),
+        "what batches are made of has no examples"
+    );
+    let long = Extent {
+        width: 8,
+        other: 0,
+        rows: 4,
+    };
+    assert_eq!(
+        refused(tokens, vec![long]),
+        "example 0 has 32 tokens, and at most 30 are allowed: shorten it, leave it out, or \
+         allow more"
+    );
+    assert_eq!(
+        refused(tokens.with_pool(0), vec![long]),
+        "pool must be at least 1, got 0"
+    );
+    let none = Batching::new(BatchSize::Examples(0), 0);
+    assert_eq!(
+        refused(none, vec![long]),
+        "batch size must be at least 1, got 0"
+    );
+}

@@ -1,0 +1,245 @@
+//! What a person can get wrong with data, with the file and the line it is about.
+
+use std::io;
+use std::path::PathBuf;
+
+use zoo_words::UnknownWord;
+
+use crate::ReadReport;
+
+/// Data that cannot be read, made up, split, tokenized or batched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DataError {
+    /// A file is missing, or cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A text is in another encoding, or no text.
+    #[error(
+        "{name}, line {line}: byte {byte} of the file is not UTF-8; only UTF-8 is read. Convert it \
+         first, for example with: iconv -f latin1 -t utf-8"
+    )]
+    Encoding {
+        /// The file, or the archive and the file in it.
+        name: String,
+        /// The line of the first wrong byte, counted from 1.
+        line: usize,
+        /// Where in the file it is, counted from 0.
+        byte: usize,
+    },
+    /// A compressed file is damaged, or not what its name says.
+    #[error("{} cannot be unpacked: {why}", path.display())]
+    Archive {
+        /// Which.
+        path: PathBuf,
+        /// What its reader says.
+        why: String,
+    },
+    /// An archive has a file that would lie outside of the folder it is unpacked to.
+    #[error(
+        "{} has an entry that leaves its folder: \"{entry}\". Nothing of it is read: make the \
+         archive anew, with names relative to one folder",
+        path.display()
+    )]
+    LeavesFolder {
+        /// The archive.
+        path: PathBuf,
+        /// The entry.
+        entry: String,
+    },
+    /// An archive has several files, and it is not said which, or none of that name.
+    #[error(
+        "{} has no single file to read: write the one you mean behind a #, for example {}#{example}",
+        path.display(),
+        path.display()
+    )]
+    WhichEntry {
+        /// The archive.
+        path: PathBuf,
+        /// A file that it has.
+        example: String,
+    },
+    /// An archive has no file of that name.
+    #[error("{}: {unknown}", path.display())]
+    NoEntry {
+        /// The archive.
+        path: PathBuf,
+        /// The name, and those that there are.
+        unknown: UnknownWord,
+    },
+    /// There is nothing to learn from.
+    #[error("{what} has no examples")]
+    Empty {
+        /// Which file, or which part of the data.
+        what: String,
+    },
+    /// Two files that belong together line by line do not.
+    #[error(
+        "{source_name} has {source_lines} lines and {target_name} has {target_lines}: line N of one \
+         must be the translation of line N of the other"
+    )]
+    LinesDiffer {
+        /// The file of the sources.
+        source_name: String,
+        /// Lines of it.
+        source_lines: usize,
+        /// The file of the targets.
+        target_name: String,
+        /// Lines of it.
+        target_lines: usize,
+    },
+    /// More lines than allowed cannot be parsed.
+    #[error("too much of the data cannot be parsed, at most {:.1}% may be\n{report}", allowed * 100.0)]
+    TooManyBad {
+        /// The share that may be.
+        allowed: f64,
+        /// What was read, with the first bad lines.
+        report: Box<ReadReport>,
+    },
+    /// A table has no column of that name.
+    #[error("{name}, line 1: {unknown}")]
+    Column {
+        /// The file.
+        name: String,
+        /// The column, and those that there are.
+        unknown: UnknownWord,
+    },
+    /// A label was not there to be learned.
+    #[error(
+        "the label \"{label}\" is in the {part} data and not in the training data, which has: {}",
+        known.join(", ")
+    )]
+    UnseenLabel {
+        /// The label.
+        label: String,
+        /// Where it is: `validation`, `test`.
+        part: String,
+        /// Labels of the training data.
+        known: Vec<String>,
+    },
+    /// Everything has the same label.
+    #[error("all examples have the label \"{label}\": there is nothing to tell apart")]
+    OneLabel {
+        /// The label.
+        label: String,
+    },
+    /// A number is out of range.
+    #[error("{field} must be {allowed}, got {got}")]
+    Range {
+        /// What it is called.
+        field: &'static str,
+        /// What it may be.
+        allowed: String,
+        /// What it is.
+        got: String,
+    },
+    /// A task has fewer different examples than were asked for.
+    #[error(
+        "the task {task} was asked for {asked} different examples and gives about {found}: ask for \
+         fewer, or make it larger"
+    )]
+    TaskTooSmall {
+        /// Which.
+        task: &'static str,
+        /// Examples asked for, in all parts.
+        asked: usize,
+        /// Examples found.
+        found: usize,
+    },
+    /// A tokenizer cannot be made, read or used.
+    #[error("tokenizer {name}: {why}")]
+    Tokenizer {
+        /// Its file, or what it is for.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// A tokenizer of another program has its special tokens elsewhere.
+    #[error(
+        "tokenizer {name}: token {id} must be {expected}, and is {got}; train one here, or renumber it"
+    )]
+    SpecialToken {
+        /// Its file.
+        name: String,
+        /// The token.
+        id: u32,
+        /// What it must be.
+        expected: &'static str,
+        /// What it is.
+        got: String,
+    },
+    /// An example is longer than allowed.
+    #[error(
+        "example {example} has {length} tokens, and at most {longest} are allowed: shorten it, leave \
+         it out, or allow more"
+    )]
+    TooLong {
+        /// Which, counted from 0.
+        example: usize,
+        /// How long it is.
+        length: usize,
+        /// How long it may be.
+        longest: usize,
+    },
+    /// A text is too short to cut windows from.
+    #[error("the {part} text has {tokens} tokens, and a window of {context} needs {}", context + 1)]
+    TextTooShort {
+        /// Which text.
+        part: String,
+        /// Tokens it has.
+        tokens: usize,
+        /// Tokens of a window.
+        context: usize,
+    },
+}
+
+impl DataError {
+    /// `field` must be at least `least`, and is `got`.
+    pub(crate) fn at_least(field: &'static str, least: usize, got: usize) -> Result<(), Self> {
+        if got >= least {
+            return Ok(());
+        }
+        Err(Self::Range {
+            field,
+            allowed: format!("at least {least}"),
+            got: got.to_string(),
+        })
+    }
+
+    /// `field` must be at most `most`, and is `got`.
+    pub(crate) fn at_most(field: &'static str, most: usize, got: usize) -> Result<(), Self> {
+        if got <= most {
+            return Ok(());
+        }
+        Err(Self::Range {
+            field,
+            allowed: format!("at most {most}"),
+            got: got.to_string(),
+        })
+    }
+
+    /// `field` is a share: at least 0, and below 1.
+    pub(crate) fn share(field: &'static str, got: f64) -> Result<(), Self> {
+        if (0.0..1.0).contains(&got) {
+            return Ok(());
+        }
+        Err(Self::Range {
+            field,
+            allowed: "at least 0 and below 1".to_owned(),
+            got: got.to_string(),
+        })
+    }
+}

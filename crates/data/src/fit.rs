@@ -1,0 +1,185 @@
+//! Examples that are longer than a model or a batch takes.
+
+use std::fmt;
+use std::str::FromStr;
+
+use zoo_words::UnknownWord;
+
+use crate::{DataError, Encoded};
+
+/// What is done with an example that is too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum LengthRule {
+    /// It is an error.
+    #[default]
+    Refuse,
+    /// It is cut.
+    Shorten,
+    /// It is left out.
+    LeaveOut,
+}
+
+impl LengthRule {
+    /// Every rule, in the order they are shown.
+    pub const ALL: [Self; 3] = [Self::Refuse, Self::Shorten, Self::LeaveOut];
+
+    /// The word people write.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Refuse => "refuse",
+            Self::Shorten => "shorten",
+            Self::LeaveOut => "leave-out",
+        }
+    }
+
+    /// Applies the rule to examples of which none may have more than `longest` tokens a row.
+    /// Returns how many were too long.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError::TooLong`] with the first, if they are refused; [`DataError::Empty`] if all
+    /// are left out.
+    pub fn apply<T: Encoded>(
+        self,
+        examples: &mut Vec<T>,
+        longest: usize,
+    ) -> Result<LengthReport, DataError> {
+        let too_long = |example: &T| example.extent().width > longest;
+        let count = examples.iter().filter(|example| too_long(example)).count();
+        match self {
+            Self::Refuse => {
+                if let Some(example) = examples.iter().position(too_long) {
+                    return Err(DataError::TooLong {
+                        example,
+                        length: examples[example].extent().width,
+                        longest,
+                    });
+                }
+            }
+            Self::Shorten => examples.iter_mut().for_each(|it| it.shorten(longest)),
+            Self::LeaveOut => {
+                examples.retain(|example| !too_long(example));
+                if examples.is_empty() {
+                    let what = format!("what has at most {longest} tokens");
+                    return Err(DataError::Empty { what });
+                }
+            }
+        }
+        Ok(LengthReport {
+            rule: self,
+            longest,
+            count,
+        })
+    }
+}
+
+impl fmt::Display for LengthRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl FromStr for LengthRule {
+    type Err = UnknownWord;
+
+    fn from_str(word: &str) -> Result<Self, UnknownWord> {
+        Self::ALL
+            .into_iter()
+            .find(|rule| rule.word() == word)
+            .ok_or_else(|| UnknownWord::new("length rule", word, Self::ALL.map(Self::word)))
+    }
+}
+
+/// What became of examples that were too long. Print it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LengthReport {
+    /// What was done.
+    pub rule: LengthRule,
+    /// Tokens that were allowed.
+    pub longest: usize,
+    /// Examples that had more.
+    pub count: usize,
+}
+
+impl fmt::Display for LengthReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let done = match self.rule {
+            LengthRule::Refuse => "refused",
+            LengthRule::Shorten => "shortened",
+            LengthRule::LeaveOut => "left out",
+        };
+        let Self { longest, count, .. } = self;
+        write!(f, "{count} examples of more than {longest} tokens {done}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LabelledIds, PairIds};
+
+    fn examples(lengths: &[usize]) -> Vec<LabelledIds> {
+        let example = |length: &usize| LabelledIds {
+            label: 0,
+            ids: vec![5; *length],
+        };
+        lengths.iter().map(example).collect()
+    }
+
+    fn lengths(examples: &[LabelledIds]) -> Vec<usize> {
+        examples.iter().map(|example| example.ids.len()).collect()
+    }
+
+    #[test]
+    fn each_rule_does_what_it_says() {
+        let mut some = examples(&[3, 5, 4, 9]);
+        let report = LengthRule::Shorten.apply(&mut some, 4).unwrap();
+        assert_eq!(lengths(&some), [3, 4, 4, 4]);
+        assert_eq!(
+            report.to_string(),
+            "2 examples of more than 4 tokens shortened"
+        );
+
+        let mut some = examples(&[3, 5, 4, 9]);
+        let report = LengthRule::LeaveOut.apply(&mut some, 4).unwrap();
+        assert_eq!(lengths(&some), [3, 4]);
+        assert_eq!(
+            report.to_string(),
+            "2 examples of more than 4 tokens left out"
+        );
+
+        let mut some = examples(&[3, 5, 4, 9]);
+        let error = LengthRule::Refuse.apply(&mut some, 4).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "example 1 has 5 tokens, and at most 4 are allowed: shorten it, leave it out, or \
+             allow more"
+        );
+        assert_eq!(LengthRule::Refuse.apply(&mut some, 9).unwrap().count, 0);
+        let error = LengthRule::LeaveOut.apply(&mut some, 2).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "what has at most 2 tokens has no examples"
+        );
+    }
+
+    #[test]
+    fn a_target_keeps_room_for_its_end() {
+        let mut pairs = vec![PairIds {
+            source: vec![4; 9],
+            target: vec![4; 9],
+        }];
+        LengthRule::Shorten.apply(&mut pairs, 6).unwrap();
+        assert_eq!(pairs[0].decoder_output().len(), 6);
+        assert_eq!(pairs[0].source.len(), 6);
+    }
+
+    #[test]
+    fn rules_have_words() {
+        for rule in LengthRule::ALL {
+            assert_eq!(rule.word().parse(), Ok(rule));
+        }
+        let error = "short".parse::<LengthRule>().unwrap_err();
+        assert_eq!(error.known, ["refuse", "shorten", "leave-out"]);
+    }
+}

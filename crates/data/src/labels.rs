@@ -1,0 +1,141 @@
+//! The classes that documents can be of, by number.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{DataError, Labelled};
+
+/// Names of classes, in their order: by number if all are numbers, else by letter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Labels(Vec<String>);
+
+impl Labels {
+    /// The classes of the training data.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError::Empty`] if there are no examples, [`DataError::OneLabel`] if all have the
+    /// same label.
+    pub fn of(train: &[Labelled]) -> Result<Self, DataError> {
+        let names: BTreeSet<&str> = train.iter().map(|it| it.label.as_str()).collect();
+        let mut names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+        match names.as_slice() {
+            [] => {
+                return Err(DataError::Empty {
+                    what: "the training data".to_owned(),
+                });
+            }
+            [label] => {
+                return Err(DataError::OneLabel {
+                    label: label.clone(),
+                });
+            }
+            _ => {}
+        }
+        if names.iter().all(|name| name.parse::<i64>().is_ok()) {
+            names.sort_by_key(|name| name.parse::<i64>().unwrap_or(0));
+        }
+        Ok(Self(names))
+    }
+
+    /// That every label of a part was there to be learned.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError::UnseenLabel`] with the first that was not.
+    pub fn check(&self, part: &str, examples: &[Labelled]) -> Result<(), DataError> {
+        self.numbers(part, examples).map(drop)
+    }
+
+    /// The number of each example's class.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError::UnseenLabel`] with the first that has none.
+    pub fn numbers(&self, part: &str, examples: &[Labelled]) -> Result<Vec<usize>, DataError> {
+        let number = |example: &Labelled| {
+            self.index(&example.label)
+                .ok_or_else(|| DataError::UnseenLabel {
+                    label: example.label.clone(),
+                    part: part.to_owned(),
+                    known: self.0.clone(),
+                })
+        };
+        examples.iter().map(number).collect()
+    }
+
+    /// The number of a class.
+    pub fn index(&self, label: &str) -> Option<usize> {
+        self.0.iter().position(|name| name == label)
+    }
+
+    /// The name of a class.
+    pub fn name(&self, index: usize) -> Option<&str> {
+        self.0.get(index).map(String::as_str)
+    }
+
+    /// All names, in the order of their numbers.
+    pub fn names(&self) -> &[String] {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn documents(labels: &[&str]) -> Vec<Labelled> {
+        labels
+            .iter()
+            .map(|label| Labelled::new(*label, "x"))
+            .collect()
+    }
+
+    #[test]
+    fn numbers_are_sorted_as_numbers_and_words_as_words() {
+        let labels = Labels::of(&documents(&["10", "9", "-1", "9"])).unwrap();
+        assert_eq!(labels.names(), ["-1", "9", "10"]);
+        let labels = Labels::of(&documents(&["pos", "neg", "10", "9"])).unwrap();
+        assert_eq!(labels.names(), ["10", "9", "neg", "pos"]);
+        assert_eq!(labels.index("neg"), Some(2));
+        assert_eq!((labels.name(3), labels.name(4)), (Some("pos"), None));
+    }
+
+    #[test]
+    fn a_label_that_was_not_learned_is_named() {
+        let labels = Labels::of(&documents(&["neg", "pos"])).unwrap();
+        assert!(
+            labels
+                .check("validation", &documents(&["pos", "neg"]))
+                .is_ok()
+        );
+        let error = labels.check("validation", &documents(&["pos", "neutral"]));
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "the label \"neutral\" is in the validation data and not in the training data, which \
+             has: neg, pos"
+        );
+    }
+
+    #[test]
+    fn there_is_something_to_tell_apart() {
+        assert_eq!(
+            Labels::of(&[]).unwrap_err().to_string(),
+            "the training data has no examples"
+        );
+        assert_eq!(
+            Labels::of(&documents(&["a", "a"])).unwrap_err().to_string(),
+            "all examples have the label \"a\": there is nothing to tell apart"
+        );
+    }
+
+    #[test]
+    fn they_are_a_list_in_a_file() {
+        let labels = Labels::of(&documents(&["neg", "pos"])).unwrap();
+        let json = serde_json::to_string(&labels).unwrap();
+        assert_eq!(json, "[\"neg\",\"pos\"]");
+        assert_eq!(serde_json::from_str::<Labels>(&json).unwrap(), labels);
+    }
+}

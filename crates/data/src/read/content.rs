@@ -1,0 +1,322 @@
+//! Files as text: plain, `.gz`, or a file in a `.zip`.
+//!
+//! They are read as a whole. What people train on here fits into memory many times, and a
+//! wrong byte is then found before anything is made of the right ones.
+
+use std::fs;
+use std::io::{Cursor, Read as _};
+use std::path::{Path, PathBuf};
+
+use flate2::read::MultiGzDecoder;
+use zip::ZipArchive;
+use zoo_words::UnknownWord;
+
+use crate::DataError;
+
+/// A text and where it is from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Content {
+    /// The file, or the archive and the file in it.
+    pub(crate) name: String,
+    pub(crate) text: String,
+}
+
+impl Content {
+    /// Reads a file. `archive.zip#name` is a file in an archive; the name can be left out
+    /// where there is only one.
+    pub(crate) fn read(path: &Path) -> Result<Self, DataError> {
+        let (path, entry) = with_entry(path);
+        let bytes = bytes(&path)?;
+        let name = path.display().to_string();
+        match (extension(&path).as_str(), entry) {
+            ("zip", entry) => {
+                let mut archive = Archive::open(&path, bytes)?;
+                let index = archive.choose(entry.as_deref())?;
+                archive.content(index)
+            }
+            ("gz", _) => Self::decode(name, unzipped(&path, &bytes)?),
+            _ => Self::decode(name, bytes),
+        }
+    }
+
+    /// Bytes as text, without the mark that some programs put first.
+    fn decode(name: String, bytes: Vec<u8>) -> Result<Self, DataError> {
+        let mut text = String::from_utf8(bytes).map_err(|error| {
+            let byte = error.utf8_error().valid_up_to();
+            let before = &error.as_bytes()[..byte];
+            DataError::Encoding {
+                name: name.clone(),
+                line: 1 + before.iter().filter(|byte| **byte == b'\n').count(),
+                byte,
+            }
+        })?;
+        if text.starts_with('\u{feff}') {
+            text.remove(0);
+        }
+        Ok(Self { name, text })
+    }
+}
+
+/// The files of an archive; none leaves its folder.
+pub(crate) struct Archive {
+    path: PathBuf,
+    zip: ZipArchive<Cursor<Vec<u8>>>,
+    /// Those that are no folders, in the order of their names.
+    pub(crate) entries: Vec<Entry>,
+}
+
+/// A file in an archive.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) index: usize,
+}
+
+impl Archive {
+    /// Reads an archive's list of files.
+    pub(crate) fn read(path: &Path) -> Result<Self, DataError> {
+        Self::open(path, bytes(path)?)
+    }
+
+    fn open(path: &Path, bytes: Vec<u8>) -> Result<Self, DataError> {
+        let mut zip = ZipArchive::new(Cursor::new(bytes)).map_err(|error| damaged(path, &error))?;
+        let mut entries = vec![];
+        for index in 0..zip.len() {
+            let file = zip
+                .by_index_raw(index)
+                .map_err(|error| damaged(path, &error))?;
+            let name = file.name().map_err(|error| damaged(path, &error))?;
+            if leaves_folder(&name) {
+                return Err(DataError::LeavesFolder {
+                    path: path.to_owned(),
+                    entry: name.into_owned(),
+                });
+            }
+            if !file.is_dir() {
+                entries.push(Entry {
+                    name: name.into_owned(),
+                    index,
+                });
+            }
+        }
+        entries.sort();
+        Ok(Self {
+            path: path.to_owned(),
+            zip,
+            entries,
+        })
+    }
+
+    /// The file of that name, or the only one.
+    fn choose(&self, wanted: Option<&str>) -> Result<usize, DataError> {
+        let found = match (wanted, self.entries.as_slice()) {
+            (Some(wanted), entries) => entries.iter().find(|entry| entry.name == wanted),
+            (None, [only]) => Some(only),
+            (None, []) => {
+                return Err(DataError::Empty {
+                    what: self.path.display().to_string(),
+                });
+            }
+            (None, [first, ..]) => {
+                return Err(DataError::WhichEntry {
+                    path: self.path.clone(),
+                    example: first.name.clone(),
+                });
+            }
+        };
+        found.map(|entry| entry.index).ok_or_else(|| {
+            let known = self.entries.iter().map(|entry| entry.name.as_str());
+            DataError::NoEntry {
+                path: self.path.clone(),
+                unknown: UnknownWord::new("entry", wanted.unwrap_or_default(), known),
+            }
+        })
+    }
+
+    /// The text of a file.
+    pub(crate) fn content(&mut self, index: usize) -> Result<Content, DataError> {
+        let mut file = self
+            .zip
+            .by_index(index)
+            .map_err(|error| damaged(&self.path, &error))?;
+        let entry = file.name().map_err(|error| damaged(&self.path, &error))?;
+        let packed = extension(Path::new(entry.as_ref())) == "gz";
+        let name = format!("{}#{entry}", self.path.display());
+        let mut bytes = vec![];
+        file.read_to_end(&mut bytes)
+            .map_err(|error| damaged(&self.path, &error))?;
+        if packed {
+            bytes = unzipped(Path::new(&name), &bytes)?;
+        }
+        Content::decode(name, bytes)
+    }
+}
+
+/// Whether a file of that name could be unpacked to somewhere else. Names are judged as
+/// both kinds of systems would read them: an archive is bad wherever it is opened.
+fn leaves_folder(name: &str) -> bool {
+    let mut parts = name.split(['/', '\\']);
+    let drive = name.as_bytes().get(1) == Some(&b':');
+    name.starts_with(['/', '\\']) || drive || parts.any(|part| part == "..")
+}
+
+fn bytes(path: &Path) -> Result<Vec<u8>, DataError> {
+    fs::read(path).map_err(|source| DataError::File {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn unzipped(path: &Path, bytes: &[u8]) -> Result<Vec<u8>, DataError> {
+    let mut unzipped = vec![];
+    MultiGzDecoder::new(bytes)
+        .read_to_end(&mut unzipped)
+        .map_err(|error| damaged(path, &error))?;
+    Ok(unzipped)
+}
+
+fn damaged(path: &Path, why: &dyn std::error::Error) -> DataError {
+    DataError::Archive {
+        path: path.to_owned(),
+        why: why.to_string(),
+    }
+}
+
+/// What follows the last point of a name, in small letters.
+pub(crate) fn extension(path: &Path) -> String {
+    let extension = path.extension().unwrap_or_default();
+    extension.to_string_lossy().to_lowercase()
+}
+
+/// `archive.zip#name` as both.
+fn with_entry(path: &Path) -> (PathBuf, Option<String>) {
+    let text = path.to_string_lossy();
+    match text.split_once(".zip#") {
+        Some((archive, entry)) => (format!("{archive}.zip").into(), Some(entry.to_owned())),
+        None => (path.to_owned(), None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_files::Folder;
+
+    #[test]
+    fn plain_and_packed_texts_read_alike() {
+        let folder = Folder::new();
+        let text = "好久不见\r\nlong time\n";
+        let plain = folder.file("a.txt", text.as_bytes());
+        let gz = folder.gz("a.txt.gz", text.as_bytes());
+        let zip = folder.zip("a.zip", &[("inner/", ""), ("inner/a.txt", text)]);
+        for path in [&plain, &gz, &zip, &folder.path("a.zip#inner/a.txt")] {
+            assert_eq!(Content::read(path).unwrap().text, text, "{path:?}");
+        }
+        let name = format!("{}#inner/a.txt", zip.display());
+        assert_eq!(Content::read(&zip).unwrap().name, name);
+    }
+
+    #[test]
+    fn a_gz_in_an_archive_is_unpacked_too() {
+        let folder = Folder::new();
+        let zip = folder.zip_of("a.zip", &[("a.txt.gz", &folder.packed(b"one"))]);
+        assert_eq!(Content::read(&zip).unwrap().text, "one");
+        let zip = folder.zip_of("b.zip", &[("b.txt.gz", b"not packed at all")]);
+        refused(
+            &zip,
+            "./b.zip#b.txt.gz cannot be unpacked: invalid gzip header",
+        );
+    }
+
+    #[test]
+    fn members_of_a_gz_are_one_text() {
+        let folder = Folder::new();
+        let both = [folder.packed(b"one\n"), folder.packed(b"two\n")].concat();
+        let path = folder.file("both.gz", &both);
+        assert_eq!(Content::read(&path).unwrap().text, "one\ntwo\n");
+    }
+
+    #[test]
+    fn the_mark_put_first_is_not_text() {
+        let folder = Folder::new();
+        let path = folder.file("a.txt", "\u{feff}a".as_bytes());
+        assert_eq!(Content::read(&path).unwrap().text, "a");
+    }
+
+    #[track_caller]
+    fn refused(path: &Path, message: &str) {
+        let error = Content::read(path).unwrap_err().to_string();
+        let folder = path.parent().unwrap().display().to_string();
+        assert_eq!(error.replace(&folder, "."), message);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        let folder = Folder::new();
+        refused(
+            &folder.path("missing.txt"),
+            "cannot read ./missing.txt: No such file or directory (os error 2)",
+        );
+        let encoding = "byte 8 of the file is not UTF-8; only UTF-8 is read. Convert it first, \
+                        for example with: iconv -f latin1 -t utf-8";
+        refused(
+            &folder.file("latin.txt", b"ok\nok\nna\xefve"),
+            &format!("./latin.txt, line 3: {encoding}"),
+        );
+        refused(
+            &folder.gz("latin.gz", b"ok\nok\nna\xefve"),
+            &format!("./latin.gz, line 3: {encoding}"),
+        );
+        refused(
+            &folder.file("not.gz", b"not packed at all"),
+            "./not.gz cannot be unpacked: invalid gzip header",
+        );
+        let whole = folder.packed(&[b'x'; 500]);
+        refused(
+            &folder.file("cut.gz", &whole[..whole.len() - 4]),
+            "./cut.gz cannot be unpacked: unexpected end of file",
+        );
+        let error = Content::read(&folder.file("not.zip", b"plain")).unwrap_err();
+        assert!(matches!(error, DataError::Archive { .. }), "{error}");
+    }
+
+    #[test]
+    fn one_file_of_an_archive_has_to_be_chosen() {
+        let folder = Folder::new();
+        let zip = folder.zip("both.zip", &[("train.en", "a"), ("train.de", "b")]);
+        refused(
+            &zip,
+            "./both.zip has no single file to read: write the one you mean behind a #, for \
+             example ./both.zip#train.de",
+        );
+        refused(
+            &folder.path("both.zip#trian.en"),
+            "./both.zip: unknown entry \"trian.en\": did you mean train.en?\n  \
+             known: train.de, train.en",
+        );
+        refused(&folder.zip("none.zip", &[]), "./none.zip has no examples");
+    }
+
+    #[test]
+    fn an_archive_that_leaves_its_folder_is_not_read() {
+        let folder = Folder::new();
+        for entry in [
+            "../a.txt",
+            "in/../../a.txt",
+            "/etc/a.txt",
+            "..\\a.txt",
+            "C:\\a.txt",
+        ] {
+            let zip = folder.zip("bad.zip", &[("good.txt", "a"), (entry, "b")]);
+            refused(
+                &zip,
+                &format!(
+                    "./bad.zip has an entry that leaves its folder: \"{entry}\". Nothing of it \
+                     is read: make the archive anew, with names relative to one folder"
+                ),
+            );
+        }
+        let zip = folder.zip("fine.zip", &[("in/a..b.txt", "a")]);
+        assert_eq!(Content::read(&zip).unwrap().text, "a");
+    }
+}

@@ -1,0 +1,211 @@
+//! A folder for each class, a file for each document; in a folder or in a `.zip`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::ReadReport;
+use super::content::{Archive, Content, extension};
+use super::labelled::labelled;
+use crate::{DataError, Labelled};
+
+/// Reads them in the order of their names.
+pub(super) fn read(path: &Path) -> Result<(Vec<Labelled>, ReadReport), DataError> {
+    match extension(path).as_str() {
+        "zip" => {
+            let mut archive = Archive::read(path)?;
+            let names = archive.entries.iter().map(|entry| entry.name.clone());
+            let found = names.collect::<Vec<_>>();
+            let indices: Vec<usize> = archive.entries.iter().map(|entry| entry.index).collect();
+            documents(path, &found, |at| archive.content(indices[at]))
+        }
+        _ => {
+            let mut files = vec![];
+            walk(path, &mut files)?;
+            files.sort();
+            let relative = files.iter().map(|file| {
+                let parts = file.strip_prefix(path).unwrap_or(file).iter();
+                parts
+                    .map(|part| part.to_string_lossy())
+                    .collect::<Vec<_>>()
+                    .join("/")
+            });
+            let found = relative.collect::<Vec<_>>();
+            documents(path, &found, |at| Content::read(&files[at]))
+        }
+    }
+}
+
+/// Files with paths, of which the texts are documents.
+fn documents(
+    path: &Path,
+    files: &[String],
+    mut content: impl FnMut(usize) -> Result<Content, DataError>,
+) -> Result<(Vec<Labelled>, ReadReport), DataError> {
+    let mut report = ReadReport::of(&path.display().to_string());
+    let is_text = |name: &str| {
+        let name = name.to_lowercase();
+        name.ends_with(".txt") || name.ends_with(".txt.gz")
+    };
+    let folders: Vec<Vec<&str>> = files.iter().map(|name| folders_of(name)).collect();
+    let texts = || (0..files.len()).filter(|at| is_text(&files[*at]));
+    // Archives often have all classes in one folder more.
+    let around = shared(texts().map(|at| folders[at].as_slice()));
+    let mut examples = vec![];
+    for (at, name) in files.iter().enumerate() {
+        if !is_text(name) {
+            report.ignored.push(name.clone());
+            continue;
+        }
+        let Some(class) = folders[at].get(around) else {
+            let why = "it is in no folder of a class";
+            report.note(&format!("{}/{name}", path.display()), 1, why, "");
+            continue;
+        };
+        let document = content(at)?;
+        match labelled(class, &document.text) {
+            Ok(example) => examples.push(example),
+            Err(why) => report.note(&document.name, 1, why, ""),
+        }
+    }
+    report.kept = examples.len();
+    let labels: BTreeSet<&str> = examples.iter().map(|it| it.label.as_str()).collect();
+    if let (1, Some(label)) = (labels.len(), labels.first()) {
+        return Err(DataError::OneLabel {
+            label: (*label).to_owned(),
+        });
+    }
+    Ok((examples, report))
+}
+
+/// The folders of a path, without its last part.
+fn folders_of(name: &str) -> Vec<&str> {
+    let mut parts: Vec<&str> = name.split('/').collect();
+    parts.pop();
+    parts
+}
+
+/// How many first folders all have in common; at least one is left to be the class where
+/// all texts lie in one folder.
+fn shared<'a>(mut paths: impl Iterator<Item = &'a [&'a str]>) -> usize {
+    let Some(first) = paths.next() else {
+        return 0;
+    };
+    let mut common = first.len();
+    let mut deepest = first.len();
+    for path in paths {
+        let same = first.iter().zip(path).take_while(|(a, b)| a == b).count();
+        common = common.min(same);
+        deepest = deepest.max(path.len());
+    }
+    common.min(deepest.saturating_sub(1))
+}
+
+fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), DataError> {
+    let failed = |source| DataError::File {
+        path: folder.to_owned(),
+        source,
+    };
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        match path.is_dir() {
+            true => walk(&path, files)?,
+            false => files.push(path),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LabelledText;
+    use crate::test_files::Folder;
+
+    fn expected() -> Vec<Labelled> {
+        vec![
+            Labelled::new("neg", "bad"),
+            Labelled::new("neg", "worse"),
+            Labelled::new("pos", "好"),
+        ]
+    }
+
+    #[test]
+    fn an_archive_with_a_folder_around_the_classes() {
+        let folder = Folder::new();
+        let zip = folder.zip(
+            "reviews.zip",
+            &[
+                ("reviews/", ""),
+                ("reviews/README", "about"),
+                ("reviews/pos/1.txt", "好\n"),
+                ("reviews/neg/2.txt", "worse"),
+                ("reviews/neg/1.txt", "bad"),
+            ],
+        );
+        let read = LabelledText::folders(&zip).read().unwrap();
+        assert_eq!(read.examples, expected());
+        assert_eq!(read.report.ignored, ["reviews/README"]);
+        let shown = read.report.to_string();
+        assert!(shown.ends_with("\n  1 files are no examples, reviews/README among them"));
+    }
+
+    #[test]
+    fn an_archive_without_one_and_a_folder_on_disk() {
+        let folder = Folder::new();
+        let zip = folder.zip(
+            "reviews.zip",
+            &[
+                ("pos/1.txt", "好"),
+                ("neg/2.txt", "worse"),
+                ("neg/1.txt", "bad"),
+            ],
+        );
+        folder.file("all/pos/1.txt", "好".as_bytes());
+        folder.file("all/neg/1.txt", b"bad");
+        folder.gz("all/neg/deeper/2.txt.gz", b"worse");
+        for path in [zip, folder.path("all")] {
+            let read = LabelledText::folders(path).read().unwrap();
+            assert_eq!(read.examples, expected());
+        }
+    }
+
+    #[test]
+    fn documents_outside_of_a_class_and_blank_ones_are_bad() {
+        let folder = Folder::new();
+        folder.file("all/stray.txt", b"x");
+        folder.file("all/a/1.txt", b"one");
+        folder.file("all/a/2.txt", b" \n");
+        folder.file("all/b/1.txt", b"two");
+        let text = LabelledText::folders(folder.path("all"));
+        let read = text.clone().with_allowed_bad(0.5).read().unwrap();
+        assert_eq!(read.report.kept, 2);
+        let why: Vec<_> = read.report.first_bad.iter().map(|bad| &bad.why).collect();
+        assert_eq!(why, ["the text is blank", "it is in no folder of a class"]);
+        assert!(matches!(text.read(), Err(DataError::TooManyBad { .. })));
+    }
+
+    #[test]
+    fn one_class_none_and_a_wrong_encoding() {
+        let folder = Folder::new();
+        folder.file("one/a/1.txt", b"one");
+        folder.file("one/a/2.txt", b"two");
+        let read = |name: &str| LabelledText::folders(folder.path(name)).read();
+        assert_eq!(
+            read("one").unwrap_err().to_string(),
+            "all examples have the label \"a\": there is nothing to tell apart"
+        );
+        folder.file("none/readme.md", b"about");
+        assert!(matches!(read("none"), Err(DataError::Empty { .. })));
+        assert!(matches!(read("missing"), Err(DataError::File { .. })));
+        folder.file("latin/a/1.txt", b"one");
+        folder.file("latin/b/1.txt", b"one\n\xff");
+        let error = read("latin").unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("1.txt, line 2: byte 4 of the file is not UTF-8"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,240 @@
+//! Texts and their translations, line by line.
+
+use std::path::{Path, PathBuf};
+
+use super::content::Content;
+use super::{ALLOWED_BAD, Read, ReadReport};
+use crate::{DataError, Pair};
+
+/// Where texts and their translations are.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ParallelText {
+    files: Files,
+    allowed_bad: f64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Files {
+    /// Line N of one is the translation of line N of the other.
+    Two { source: PathBuf, target: PathBuf },
+    /// Both are on one line; columns are counted from 0.
+    Table {
+        path: PathBuf,
+        columns: Option<[usize; 2]>,
+    },
+}
+
+impl ParallelText {
+    /// Two files: line N of one is the translation of line N of the other.
+    pub fn files(source: impl Into<PathBuf>, target: impl Into<PathBuf>) -> Self {
+        Self {
+            files: Files::Two {
+                source: source.into(),
+                target: target.into(),
+            },
+            allowed_bad: ALLOWED_BAD,
+        }
+    }
+
+    /// One file of lines `source<TAB>target`.
+    pub fn tsv(path: impl Into<PathBuf>) -> Self {
+        Self {
+            files: Files::Table {
+                path: path.into(),
+                columns: None,
+            },
+            allowed_bad: ALLOWED_BAD,
+        }
+    }
+
+    /// One file of lines with tabs, of which these two columns count (from 0).
+    pub fn tsv_columns(path: impl Into<PathBuf>, source: usize, target: usize) -> Self {
+        Self {
+            files: Files::Table {
+                path: path.into(),
+                columns: Some([source, target]),
+            },
+            allowed_bad: ALLOWED_BAD,
+        }
+    }
+
+    /// The share of lines that may be bad. Default: 0.01.
+    #[must_use]
+    pub fn with_allowed_bad(mut self, share: f64) -> Self {
+        self.allowed_bad = share;
+        self
+    }
+
+    /// Reads them. Blanks around a text are not part of it.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError::LinesDiffer`] if two files do not belong together,
+    /// [`DataError::TooManyBad`] and [`DataError::Empty`]; otherwise what [`DataError`] has for
+    /// files, archives and encodings.
+    pub fn read(&self) -> Result<Read<Pair>, DataError> {
+        DataError::share("allowed_bad", self.allowed_bad)?;
+        let (examples, report) = match &self.files {
+            Files::Two { source, target } => two(source, target)?,
+            Files::Table { path, columns } => table(path, *columns)?,
+        };
+        let report = report.judge(self.allowed_bad)?;
+        Ok(Read { examples, report })
+    }
+}
+
+fn two(source: &Path, target: &Path) -> Result<(Vec<Pair>, ReadReport), DataError> {
+    let source = Content::read(source)?;
+    let target = Content::read(target)?;
+    let [source_lines, target_lines] = [&source, &target].map(|file| file.text.lines().count());
+    if source_lines != target_lines {
+        return Err(DataError::LinesDiffer {
+            source_name: source.name,
+            source_lines,
+            target_name: target.name,
+            target_lines,
+        });
+    }
+    let mut report = ReadReport::of(&source.name);
+    report.files.push(target.name.clone());
+    let mut pairs = vec![];
+    let lines = source.text.lines().zip(target.text.lines());
+    for (at, (from, to)) in lines.enumerate() {
+        match (from.trim(), to.trim()) {
+            ("", "") => report.blank += 1,
+            ("", to) => report.note(
+                &source.name,
+                at + 1,
+                "blank, and its translation is not",
+                to,
+            ),
+            (from, "") => report.note(&target.name, at + 1, "blank, and its source is not", from),
+            (from, to) => pairs.push(Pair::new(from, to)),
+        }
+    }
+    report.kept = pairs.len();
+    Ok((pairs, report))
+}
+
+fn table(path: &Path, columns: Option<[usize; 2]>) -> Result<(Vec<Pair>, ReadReport), DataError> {
+    let file = Content::read(path)?;
+    let mut report = ReadReport::of(&file.name);
+    let mut pairs = vec![];
+    for (at, line) in file.text.lines().enumerate() {
+        if line.trim().is_empty() {
+            report.blank += 1;
+            continue;
+        }
+        let fields: Vec<&str> = line.split('\t').map(str::trim).collect();
+        let chosen = match columns {
+            None if fields.len() == 2 => Ok([fields[0], fields[1]]),
+            None => Err(format!("{} columns instead of 2", fields.len())),
+            Some([from, to]) if from.max(to) < fields.len() => Ok([fields[from], fields[to]]),
+            Some([from, to]) => {
+                let needed = from.max(to) + 1;
+                Err(format!("{} columns instead of {needed}", fields.len()))
+            }
+        };
+        match chosen {
+            Ok([from, to]) if !from.is_empty() && !to.is_empty() => {
+                pairs.push(Pair::new(from, to));
+            }
+            Ok(_) => report.note(&file.name, at + 1, "one of the columns is blank", line),
+            Err(why) => report.note(&file.name, at + 1, why, line),
+        }
+    }
+    report.kept = pairs.len();
+    Ok((pairs, report))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_files::Folder;
+
+    #[test]
+    fn two_files_are_read_line_by_line() {
+        let folder = Folder::new();
+        let en = folder.gz("a.en.gz", b"one\r\n\n two \n");
+        let zh = folder.file("a.zh", "一\n\n二".as_bytes());
+        let read = ParallelText::files(en, zh).read().unwrap();
+        assert_eq!(
+            read.examples,
+            [Pair::new("one", "一"), Pair::new("two", "二")]
+        );
+        assert_eq!((read.report.kept, read.report.blank), (2, 1));
+    }
+
+    #[test]
+    fn files_of_different_lengths_do_not_belong_together() {
+        let folder = Folder::new();
+        let en = folder.file("a.en", b"one\ntwo\n");
+        let de = folder.file("a.de", b"eins\n");
+        let error = ParallelText::files(&en, &de).read().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "{} has 2 lines and {} has 1: line N of one must be the translation of line N \
+                 of the other",
+                en.display(),
+                de.display()
+            )
+        );
+    }
+
+    #[test]
+    fn half_a_pair_is_bad_and_not_dropped_silently() {
+        let folder = Folder::new();
+        let en = folder.file("a.en", b"one\n\nthree\n");
+        let de = folder.file("a.de", b"eins\nzwei\n\n");
+        let text = ParallelText::files(&en, &de);
+        let read = text.clone().with_allowed_bad(0.7).read().unwrap();
+        assert_eq!(read.examples, [Pair::new("one", "eins")]);
+        assert_eq!(read.report.bad, 2);
+        let shown = read.report.first_bad.iter().map(ToString::to_string);
+        let expected = [
+            format!(
+                "{}, line 2: blank, and its translation is not: \"zwei\"",
+                en.display()
+            ),
+            format!(
+                "{}, line 3: blank, and its source is not: \"three\"",
+                de.display()
+            ),
+        ];
+        assert_eq!(shown.collect::<Vec<_>>(), expected);
+        assert!(matches!(text.read(), Err(DataError::TooManyBad { .. })));
+    }
+
+    #[test]
+    fn tables_have_two_columns_or_those_named() {
+        let folder = Folder::new();
+        let path = folder.file("a.tsv", "1\t好\tgood\n2\t坏\n3\t大\tbig\n".as_bytes());
+        let read = ParallelText::tsv_columns(&path, 2, 1)
+            .with_allowed_bad(0.5)
+            .read()
+            .unwrap();
+        assert_eq!(
+            read.examples,
+            [Pair::new("good", "好"), Pair::new("big", "大")]
+        );
+        assert_eq!(read.report.first_bad[0].line, 2);
+        assert_eq!(read.report.first_bad[0].why, "2 columns instead of 3");
+
+        let read = ParallelText::tsv(&path)
+            .with_allowed_bad(0.9)
+            .read()
+            .unwrap();
+        assert_eq!(read.examples, [Pair::new("2", "坏")]);
+        assert_eq!(read.report.first_bad[0].why, "3 columns instead of 2");
+    }
+
+    #[test]
+    fn a_share_is_a_share() {
+        let error = ParallelText::tsv("a").with_allowed_bad(1.0).read();
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "allowed_bad must be at least 0 and below 1, got 1"
+        );
+    }
+}

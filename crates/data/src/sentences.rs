@@ -1,0 +1,308 @@
+//! Documents as sentences, for models that read them so.
+
+use std::fmt;
+use std::str::FromStr;
+
+use zoo_words::UnknownWord;
+
+/// How a document becomes sentences.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SentenceRule {
+    /// A line is a sentence: somebody has split them already.
+    Lines,
+    /// By marks and what is around them: English, what is written like it, and Chinese.
+    #[default]
+    Marks,
+}
+
+impl SentenceRule {
+    /// Every rule, in the order they are shown.
+    pub const ALL: [Self; 2] = [Self::Lines, Self::Marks];
+
+    /// The word people write.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Lines => "lines",
+            Self::Marks => "marks",
+        }
+    }
+
+    /// The sentences of a document, without the blanks around them; none is blank.
+    pub fn split(self, document: &str) -> Vec<&str> {
+        let sentences = match self {
+            Self::Lines => document.lines().collect(),
+            Self::Marks => by_marks(document),
+        };
+        sentences
+            .into_iter()
+            .map(str::trim)
+            .filter(|sentence| !sentence.is_empty())
+            .collect()
+    }
+}
+
+impl fmt::Display for SentenceRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl FromStr for SentenceRule {
+    type Err = UnknownWord;
+
+    fn from_str(word: &str) -> Result<Self, UnknownWord> {
+        Self::ALL
+            .into_iter()
+            .find(|rule| rule.word() == word)
+            .ok_or_else(|| UnknownWord::new("sentence rule", word, Self::ALL.map(Self::word)))
+    }
+}
+
+/// What a point follows without an end: a name or a number comes next.
+const BEFORE_MORE: [&str; 34] = [
+    "mr", "mrs", "ms", "dr", "prof", "st", "mt", "gen", "col", "capt", "lt", "sgt", "maj", "sen",
+    "rep", "gov", "rev", "hon", "messrs", "mme", "mlle", "vs", "cf", "e.g", "i.e", "viz", "fig",
+    "figs", "no", "nos", "vol", "pp", "approx", "ca",
+];
+
+/// What a point follows anyway, in the middle of a sentence or at its end: a capital tells.
+const MAYBE_LAST: [&str; 30] = [
+    "etc", "inc", "ltd", "co", "corp", "jr", "sr", "bros", "a.m", "p.m", "u.s", "u.k", "u.n",
+    "e.u", "d.c", "ph.d", "b.a", "m.a", "jan", "feb", "mar", "apr", "aug", "sept", "oct", "nov",
+    "dec", "al", "dept", "univ",
+];
+
+fn ends_western(c: char) -> bool {
+    matches!(c, '.' | '!' | '?' | '…')
+}
+
+fn ends_chinese(c: char) -> bool {
+    matches!(c, '。' | '！' | '？' | '｡')
+}
+
+fn closes(c: char) -> bool {
+    matches!(
+        c,
+        '"' | '\'' | ')' | ']' | '}' | '”' | '’' | '»' | '」' | '』' | '）' | '》' | '】'
+    )
+}
+
+fn by_marks(document: &str) -> Vec<&str> {
+    let mut sentences = vec![];
+    let mut start = 0;
+    let mut rest = document.char_indices().peekable();
+    while let Some((at, mark)) = rest.next() {
+        let end = match mark {
+            '\n' => {
+                // A line without anything on it is the end of a paragraph.
+                let after = &document[at + 1..];
+                let next_line = after.split('\n').next().unwrap_or("");
+                let blank = next_line.trim().is_empty() && !after.is_empty();
+                blank.then_some(at + 1)
+            }
+            mark if ends_chinese(mark) || ends_western(mark) => {
+                let run = Run::after(document, at + mark.len_utf8());
+                match ends_chinese(mark) || run.is_end(document, start, at, mark) {
+                    true => Some(run.end),
+                    false => None,
+                }
+            }
+            _ => None,
+        };
+        if let Some(end) = end {
+            sentences.push(&document[start..end]);
+            start = end;
+            while rest.peek().is_some_and(|(place, _)| *place < end) {
+                rest.next();
+            }
+        }
+    }
+    sentences.push(&document[start..]);
+    sentences
+}
+
+/// Marks that follow the first one and belong to the same end: `?!`, `. . .`, `."`.
+struct Run {
+    /// Where it is over.
+    end: usize,
+    /// How many more marks there are.
+    marks: usize,
+}
+
+impl Run {
+    fn after(document: &str, from: usize) -> Self {
+        let mut run = Self {
+            end: from,
+            marks: 0,
+        };
+        loop {
+            let next = &document[run.end..];
+            // In tokenized text, marks stand apart: `. . .`, `. "`. A quotation mark that
+            // stands apart may as well open what follows, so only marks count there.
+            let apart = next.trim_start_matches(' ');
+            let spaces = next.len() - apart.len();
+            match apart.chars().next() {
+                Some(c) if ends_western(c) || ends_chinese(c) => {
+                    run.end += spaces + c.len_utf8();
+                    run.marks += 1;
+                }
+                Some(c) if closes(c) && spaces == 0 => run.end += c.len_utf8(),
+                _ => return run,
+            }
+        }
+    }
+
+    /// Whether a sentence that began at `start` ends with the mark at `at` and this run.
+    fn is_end(&self, document: &str, start: usize, at: usize, mark: char) -> bool {
+        let after = &document[self.end..];
+        let Some(following) = after.chars().next() else {
+            return true;
+        };
+        let chinese = |c: char| ('\u{3000}'..='\u{9fff}').contains(&c);
+        if !following.is_whitespace() {
+            // `3.5`, `example.com`, `!important`; Chinese goes on without a space.
+            return chinese(following);
+        }
+        let before = &document[start..at];
+        if before.ends_with(char::is_whitespace) {
+            // It stands apart: the text is tokenized, and may have small letters only.
+            return true;
+        }
+        let next = after.trim_start();
+        let opens = |c: char| matches!(c, '"' | '\'' | '(' | '[' | '“' | '‘' | '«');
+        let small = next
+            .trim_start_matches(opens)
+            .starts_with(char::is_lowercase);
+        if small {
+            return false;
+        }
+        let only_a_point = mark == '.' && self.marks == 0;
+        !(only_a_point && is_abbreviation(before, next))
+    }
+}
+
+/// Whether the point behind `before` belongs to its last word and not to the sentence.
+fn is_abbreviation(before: &str, next: &str) -> bool {
+    let last = before
+        .rsplit(|c: char| c.is_whitespace() || matches!(c, '(' | '[' | '"' | '“' | '‘' | '-'))
+        .next()
+        .unwrap_or("");
+    let word = last.to_lowercase();
+    if BEFORE_MORE.contains(&word.as_str()) {
+        // "No." is also an answer; before a number it is not.
+        return word != "no" || next.starts_with(|c: char| c.is_ascii_digit());
+    }
+    if MAYBE_LAST.contains(&word.as_str()) {
+        return !next.starts_with(char::is_uppercase);
+    }
+    // An initial; but "I" is mostly the pronoun.
+    let mut letters = last.chars();
+    let initial = letters.next().is_some_and(char::is_uppercase) && letters.next().is_none();
+    initial && last != "I"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn splits(expected: &[&str]) {
+        let document = expected.join(" ");
+        assert_eq!(SentenceRule::Marks.split(&document), expected);
+    }
+
+    #[test]
+    fn marks_end_sentences() {
+        splits(&["It rains.", "Does it?", "Yes!", "Well…", "It did"]);
+        splits(&[
+            "He left...",
+            "She stayed ?!",
+            "\"Why?\"",
+            "(Nobody knows.)",
+            "Good.",
+        ]);
+    }
+
+    #[test]
+    fn points_within_a_sentence_do_not() {
+        splits(&[
+            "Dr. Who met Mrs. Smith at 3.5 km, e.g. in St. Ives.",
+            "They left.",
+        ]);
+        splits(&["See example.com for No. 7 and fig. 3.", "No.", "Then go."]);
+        splits(&["J. S. Bach wrote it.", "So did I.", "Really."]);
+        splits(&[
+            "We met at 5 p.m. on Monday.",
+            "It ended at 6 p.m.",
+            "He works at Foo Inc.",
+            "Fine.",
+        ]);
+        splits(&["\"Is it?\" he asked.", "He waited... and waited."]);
+    }
+
+    #[test]
+    fn tokenized_text_in_small_letters() {
+        splits(&[
+            "damn that bug .",
+            "little do they know . . .",
+            "is it ( really ) ?",
+        ]);
+    }
+
+    #[test]
+    fn chinese_needs_no_space() {
+        let document = "好久不见！你好吗？我说：“很好。”他走了。It is 3.5元。";
+        assert_eq!(
+            SentenceRule::Marks.split(document),
+            [
+                "好久不见！",
+                "你好吗？",
+                "我说：“很好。”",
+                "他走了。",
+                "It is 3.5元。"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_paragraph_ends_a_sentence_and_a_line_does_not() {
+        let document = "A title\n\nOne sentence\nover lines. Another\n \nLast\n";
+        assert_eq!(
+            SentenceRule::Marks.split(document),
+            ["A title", "One sentence\nover lines.", "Another", "Last"]
+        );
+    }
+
+    #[test]
+    fn lines_are_taken_as_they_are() {
+        let document = "one . two .\r\n\n three \n";
+        assert_eq!(
+            SentenceRule::Lines.split(document),
+            ["one . two .", "three"]
+        );
+    }
+
+    #[test]
+    fn nothing_is_lost_and_nothing_is_no_sentence() {
+        for rule in SentenceRule::ALL {
+            assert_eq!(rule.split(" \n\n "), Vec::<&str>::new());
+            let document = "A. b! \"C?\" d。e…F. G . . . h.\n\n\nI.e. \"j\" (K.) L";
+            let together: String = rule.split(document).concat();
+            let bare = |text: &str| {
+                text.chars()
+                    .filter(|c| !c.is_whitespace())
+                    .collect::<String>()
+            };
+            assert_eq!(bare(&together), bare(document));
+        }
+    }
+
+    #[test]
+    fn rules_have_words() {
+        for rule in SentenceRule::ALL {
+            assert_eq!(rule.word().parse(), Ok(rule));
+        }
+        let error = "mark".parse::<SentenceRule>().unwrap_err();
+        assert_eq!(error.nearest(), Some("marks"));
+    }
+}

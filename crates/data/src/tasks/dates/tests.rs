@@ -1,0 +1,178 @@
+use std::collections::HashSet;
+
+use super::*;
+
+#[test]
+fn every_form_of_one_day() {
+    let date = Date::new(1998, 5, 3).unwrap();
+    let written = Form::ALL.map(|form| form.write(date));
+    assert_eq!(
+        written,
+        [
+            "3rd of May 1998",
+            "the 3rd of May, 1998",
+            "May 3, 1998",
+            "May 3rd, 1998",
+            "3 May 1998",
+            "may 3 1998",
+            "3-May-1998",
+            "03 MAY 1998",
+            "Sunday, May 3, 1998",
+            "Sun 3 May 1998",
+            "1998/05/03",
+            "1998, May 3",
+            "05/03/1998",
+            "03/05/1998",
+            "03/05/98",
+            "3 May '98",
+        ]
+    );
+}
+
+#[test]
+fn ordinals() {
+    let days = [1, 2, 3, 4, 10, 11, 12, 13, 20, 21, 22, 23, 30, 31];
+    let written = days.map(ordinal).join(" ");
+    assert_eq!(
+        written,
+        "1st 2nd 3rd 4th 10th 11th 12th 13th 20th 21st 22nd 23rd 30th 31st"
+    );
+}
+
+/// The days a text can mean, read by its parts and not by its form.
+fn meanings(text: &str, years: std::ops::RangeInclusive<usize>) -> HashSet<Date> {
+    let small = text.to_lowercase();
+    let words: Vec<&str> = small
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .collect();
+    let month = words.iter().find_map(|word| {
+        let is = |name: &&str| word.len() >= 3 && name.to_lowercase().starts_with(word);
+        MONTHS.iter().position(is).map(|at| at + 1)
+    });
+    let numbers: Vec<(usize, usize)> = words
+        .iter()
+        .map(|word| word.trim_end_matches(|c: char| c.is_ascii_alphabetic()))
+        .filter(|figures| !figures.is_empty())
+        .map(|figures| (figures.len(), figures.parse().unwrap()))
+        .collect();
+    let mut found = HashSet::new();
+    let mut add = |year: (usize, usize), month: usize, day: usize| {
+        for full in years.clone() {
+            let same = match year.0 {
+                4 => full == year.1,
+                _ => full % 100 == year.1,
+            };
+            if same {
+                found.extend(Date::new(full, month, day));
+            }
+        }
+    };
+    match (month, numbers.as_slice()) {
+        (Some(month), [year, day]) if year.0 == 4 => add(*year, month, day.1),
+        (Some(month), [day, year]) => add(*year, month, day.1),
+        (None, [year, month, day]) if year.0 == 4 => add(*year, month.1, day.1),
+        (None, [one, other, year]) => {
+            add(*year, one.1, other.1);
+            add(*year, other.1, one.1);
+        }
+        other => panic!("{text}: {other:?}"),
+    }
+    found
+}
+
+#[test]
+fn every_text_means_its_date_and_no_other() {
+    for (first, last) in [(1950, 2049), (1600, 2400)] {
+        let dates = Dates::new().with_years(first, last);
+        let drawn = dates
+            .generate(Counts::new(6000, 300).with_test(300), 2)
+            .unwrap();
+        let mut forms = HashSet::new();
+        for pair in drawn.train.iter().chain(&drawn.valid).chain(&drawn.test) {
+            let meant: Vec<String> = meanings(&pair.source, first..=last)
+                .iter()
+                .map(ToString::to_string)
+                .collect();
+            assert_eq!(meant, [pair.target.as_str()], "{}", pair.source);
+            let shape = |c: char| if c.is_ascii_digit() { '0' } else { c };
+            forms.insert(pair.source.chars().map(shape).collect::<String>());
+            for (at, name) in WEEKDAYS.iter().enumerate() {
+                if pair.source.starts_with(&name[..3]) {
+                    assert_eq!(by_zeller(&pair.target), at, "{pair:?}");
+                }
+            }
+        }
+        assert!(forms.len() > 100, "{} forms", forms.len());
+    }
+}
+
+/// The weekday by Zeller's congruence, Monday is 0.
+fn by_zeller(iso: &str) -> usize {
+    let numbers: Vec<usize> = iso.split('-').map(|part| part.parse().unwrap()).collect();
+    let (year, month) = match numbers[1] {
+        1 | 2 => (numbers[0] - 1, numbers[1] + 12),
+        month => (numbers[0], month),
+    };
+    let (century, within) = (year / 100, year % 100);
+    let saturday_first =
+        numbers[2] + 13 * (month + 1) / 5 + within + within / 4 + century / 4 + 5 * century;
+    (saturday_first + 5) % 7
+}
+
+#[test]
+fn held_back_dates_are_new_in_every_form() {
+    let drawn = Dates::new().generate(Counts::new(20_000, 1000), 7).unwrap();
+    let learned: HashSet<&str> = drawn
+        .train
+        .iter()
+        .map(|pair| pair.target.as_str())
+        .collect();
+    let known = |pair: &&Pair| learned.contains(pair.target.as_str());
+    assert_eq!(drawn.valid.iter().filter(known).count(), 0);
+    assert!(
+        learned.len() < drawn.train.len(),
+        "some days in several forms"
+    );
+}
+
+#[test]
+fn the_first_ones_of_a_seed() {
+    let drawn = Dates::new().generate(Counts::new(4, 0), 1).unwrap();
+    let shown = drawn
+        .train
+        .iter()
+        .map(|pair| format!("{} -> {}", pair.source, pair.target));
+    assert_eq!(
+        shown.collect::<Vec<_>>(),
+        [
+            "21st of April 1964 -> 1964-04-21",
+            "23 AUG 1954 -> 1954-08-23",
+            "the 16th of January, 2049 -> 2049-01-16",
+            "Wednesday, January 6, 2049 -> 2049-01-06",
+        ]
+    );
+}
+
+#[test]
+fn years_that_make_no_sense() {
+    let refused = |first, last| {
+        let dates = Dates::new().with_years(first, last);
+        dates
+            .generate(Counts::new(1, 0), 0)
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(
+        refused(98, 1998),
+        "first year must be at least 1000, got 98"
+    );
+    assert_eq!(
+        refused(1998, 1997),
+        "last year must be at least 1998, got 1997"
+    );
+    assert_eq!(
+        refused(1998, 10_000),
+        "last year must be at most 9999, got 10000"
+    );
+}

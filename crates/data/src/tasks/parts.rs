@@ -1,0 +1,148 @@
+//! Examples that are all different, in parts that do not overlap.
+
+use std::collections::HashSet;
+
+use crate::draw::Draw;
+use crate::{DataError, Parts};
+
+/// Draws in a row that give nothing new before a task is taken to have no more.
+const PATIENCE: usize = 2000;
+
+/// How many examples each part is to have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    /// To learn from.
+    pub train: usize,
+    /// To look at while learning.
+    pub valid: usize,
+    /// To look at once.
+    pub test: usize,
+}
+
+impl Counts {
+    /// So many to learn from and to look at, and none for a test.
+    pub fn new(train: usize, valid: usize) -> Self {
+        Self {
+            train,
+            valid,
+            test: 0,
+        }
+    }
+
+    /// So many for the test.
+    #[must_use]
+    pub fn with_test(mut self, test: usize) -> Self {
+        self.test = test;
+        self
+    }
+}
+
+/// An example as a task draws it.
+pub(super) struct Drawn<T> {
+    pub(super) example: T,
+    /// No two examples have the same.
+    pub(super) identity: String,
+    /// What is held back: no example to learn from has one that another part has.
+    pub(super) secret: String,
+}
+
+/// Draws examples until every part has its own; what gives none is drawn again. Each part has a stream of its own, so that
+/// more examples to learn from leave those to validate with as they are.
+pub(super) fn parts<T>(
+    task: &'static str,
+    counts: Counts,
+    seed: u64,
+    draw: impl Fn(&mut Draw) -> Option<Drawn<T>>,
+) -> Result<Parts<Vec<T>>, DataError> {
+    DataError::at_least("train", 1, counts.train)?;
+    let asked = counts.train + counts.valid + counts.test;
+    let mut identities = HashSet::new();
+    let mut secrets = HashSet::new();
+    let mut part = |name: &str, count: usize, holds_back: bool| {
+        let mut examples = vec![];
+        let mut misses = 0;
+        let mut places = 0..;
+        while examples.len() < count {
+            let place = places.next().unwrap_or_default();
+            let drawn = draw(&mut Draw::new(seed, &format!("{task} {name}"), place));
+            let new = drawn.filter(|drawn| {
+                let known = !holds_back && secrets.contains(&drawn.secret);
+                !known && identities.insert(drawn.identity.clone())
+            });
+            let Some(drawn) = new else {
+                misses += 1;
+                if misses == PATIENCE {
+                    return Err(DataError::TaskTooSmall {
+                        task,
+                        asked,
+                        found: identities.len(),
+                    });
+                }
+                continue;
+            };
+            misses = 0;
+            if holds_back {
+                secrets.insert(drawn.secret);
+            }
+            examples.push(drawn.example);
+        }
+        Ok(examples)
+    };
+    Ok(Parts {
+        test: part("test", counts.test, true)?,
+        valid: part("valid", counts.valid, true)?,
+        train: part("train", counts.train, false)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(counts: Counts, seed: u64) -> Result<Parts<Vec<usize>>, DataError> {
+        parts("numbers", counts, seed, |draw| {
+            let example = draw.below(100);
+            Some(Drawn {
+                example,
+                identity: example.to_string(),
+                secret: (example / 2).to_string(),
+            })
+        })
+    }
+
+    #[test]
+    fn nothing_comes_twice_and_nothing_held_back_is_learned() {
+        let drawn = numbers(Counts::new(50, 10).with_test(10), 1).unwrap();
+        let held = |number: &usize| {
+            let other = number ^ 1;
+            drawn.valid.contains(&other) || drawn.test.contains(&other)
+        };
+        assert!(!drawn.train.iter().any(held));
+        let all: HashSet<_> = [&drawn.train, &drawn.valid, &drawn.test]
+            .into_iter()
+            .flatten()
+            .collect();
+        assert_eq!(all.len(), 70);
+    }
+
+    #[test]
+    fn more_to_learn_from_leaves_the_rest_alone() {
+        let few = numbers(Counts::new(5, 10), 1).unwrap();
+        let many = numbers(Counts::new(50, 10), 1).unwrap();
+        assert_eq!(few.valid, many.valid);
+        assert_eq!(few.train, many.train[..5]);
+        assert_ne!(few, numbers(Counts::new(5, 10), 2).unwrap());
+    }
+
+    #[test]
+    fn too_much_is_not_waited_for() {
+        let error = numbers(Counts::new(120, 0), 1).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the task numbers was asked for 120 different examples and gives about 100: ask for \
+             fewer, or make it larger"
+        );
+        let error = numbers(Counts::new(0, 3), 1).unwrap_err();
+        assert_eq!(error.to_string(), "train must be at least 1, got 0");
+    }
+}

@@ -1,0 +1,79 @@
+//! A folder of files for one test.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use zip::ZipWriter;
+use zip::write::SimpleFileOptions;
+
+/// A folder that is deleted when the test is over.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("zoo-data-{}-{count}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub(crate) fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    pub(crate) fn packed(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(vec![], Compression::default());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    pub(crate) fn gz(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        self.file(name, &self.packed(bytes))
+    }
+
+    /// Names that end with a slash are folders.
+    pub(crate) fn zip(&self, name: &str, entries: &[(&str, &str)]) -> PathBuf {
+        let entries = entries
+            .iter()
+            .map(|(entry, text)| (*entry, text.as_bytes()));
+        self.zip_of(name, &entries.collect::<Vec<_>>())
+    }
+
+    /// The same of any bytes.
+    pub(crate) fn zip_of(&self, name: &str, entries: &[(&str, &[u8])]) -> PathBuf {
+        let path = self.path(name);
+        let mut writer = ZipWriter::new(fs::File::create(&path).unwrap());
+        for (entry, bytes) in entries {
+            let options = SimpleFileOptions::default();
+            match entry.ends_with('/') {
+                true => writer.add_directory(*entry, options).unwrap(),
+                false => {
+                    writer.start_file(*entry, options).unwrap();
+                    writer.write_all(bytes).unwrap();
+                }
+            }
+        }
+        writer.finish().unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // A folder that stays behind in the system's temporary one is no failure.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,185 @@
+//! Text as tokens and back, by the `tokenizers` crate.
+//!
+//! Text is brought to Unicode's NFC first, so that one character is always the same tokens.
+//! The special tokens have the same ids in all of them; text never becomes one of them,
+//! whatever is written in it. A file is in the format of the crate, which other programs read.
+
+mod config;
+mod pair;
+mod special;
+mod train;
+
+use std::fs;
+use std::path::Path;
+
+pub use self::config::{TokenizerConfig, TokenizerKind, WordRule};
+pub use self::pair::PairTokenizers;
+use self::special::is_silent;
+pub use self::special::{BEGIN, END, PAD, SPECIAL_TOKENS, UNKNOWN};
+use crate::DataError;
+
+/// What makes tokens of text, and text of tokens. Made by a [`TokenizerConfig`], or read from a
+/// file.
+#[derive(Debug, Clone)]
+pub struct Tokenizer {
+    name: String,
+    /// Tokens there are. The crate copies all of them to count them.
+    vocabulary: usize,
+    inner: Box<tokenizers::Tokenizer>,
+}
+
+impl Tokenizer {
+    /// Reads a file that [`save`](Self::save) wrote, or another program that gives the special
+    /// tokens the same ids.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError::File`] if there is none, [`DataError::Tokenizer`] if it is not one,
+    /// [`DataError::SpecialToken`] if a special token is elsewhere.
+    pub fn load(path: &Path) -> Result<Self, DataError> {
+        let bytes = fs::read(path).map_err(|source| DataError::File {
+            path: path.to_owned(),
+            source,
+        })?;
+        let name = path.display().to_string();
+        let inner = tokenizers::Tokenizer::from_bytes(bytes)
+            .map_err(|error| failed(&name, error.as_ref()))?;
+        Self::checked(name, inner)
+    }
+
+    /// A tokenizer whose tokens are numbered as all are here.
+    fn checked(name: String, mut inner: tokenizers::Tokenizer) -> Result<Self, DataError> {
+        for (id, expected) in (0..).zip(SPECIAL_TOKENS) {
+            let got = inner.id_to_token(id);
+            if got.as_deref() != Some(expected) {
+                return Err(DataError::SpecialToken {
+                    name,
+                    id,
+                    expected,
+                    got: got.unwrap_or_else(|| "missing".to_owned()),
+                });
+            }
+        }
+        let size = inner.get_vocab_size(true);
+        let ids = inner.get_vocab(true);
+        if let Some((token, id)) = ids.iter().find(|(_, id)| **id as usize >= size) {
+            let why = format!(
+                "it has {size} tokens, and \"{token}\" has the id {id}: ids must have no gaps"
+            );
+            return Err(DataError::Tokenizer { name, why });
+        }
+        // Batches are cut and filled up elsewhere.
+        inner.with_padding(None);
+        if let Err(error) = inner.with_truncation(None) {
+            return Err(failed(&name, error.as_ref()));
+        }
+        Ok(Self {
+            name,
+            vocabulary: size,
+            inner: Box::new(inner),
+        })
+    }
+
+    /// Writes it to a file.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError::Write`] if that cannot be.
+    pub fn save(&self, path: &Path) -> Result<(), DataError> {
+        fs::write(path, self.to_json()?).map_err(|source| DataError::Write {
+            path: path.to_owned(),
+            source,
+        })
+    }
+
+    /// All of it as text: what a file has.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError::Tokenizer`] if the crate cannot write it.
+    pub fn to_json(&self) -> Result<String, DataError> {
+        self.inner
+            .to_string(false)
+            .map_err(|error| failed(&self.name, error.as_ref()))
+    }
+
+    /// How many tokens there are, the special ones counted; ids are below it.
+    pub fn vocabulary(&self) -> usize {
+        self.vocabulary
+    }
+
+    /// Text as tokens, without any at its beginning and end.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError::Tokenizer`] if a tokenizer of another program cannot do it.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
+        let encoding = self
+            .inner
+            .encode_fast(text, false)
+            .map_err(|error| failed(&self.name, error.as_ref()))?;
+        Ok(spoken(encoding.get_ids()))
+    }
+
+    /// Many texts at once, on all cores.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError::Tokenizer`] if a tokenizer of another program cannot do it.
+    pub fn encode_all<'a>(
+        &self,
+        texts: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Vec<Vec<u32>>, DataError> {
+        let texts: Vec<&str> = texts.into_iter().collect();
+        let encodings = self
+            .inner
+            .encode_batch_fast(texts, false)
+            .map_err(|error| failed(&self.name, error.as_ref()))?;
+        Ok(encodings.iter().map(|it| spoken(it.get_ids())).collect())
+    }
+
+    /// Tokens as text. Those that pad, begin and end are left out; unknown ones are
+    /// written `<unk>`.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError::Tokenizer`] if an id is outside of the vocabulary.
+    pub fn decode(&self, ids: &[u32]) -> Result<String, DataError> {
+        let size = self.vocabulary;
+        if let Some(id) = ids.iter().find(|id| **id as usize >= size) {
+            let name = self.name.clone();
+            let why = format!("there is no token {id}: it has {size}");
+            return Err(DataError::Tokenizer { name, why });
+        }
+        let spoken: Vec<u32> = ids.iter().copied().filter(|id| !is_silent(*id)).collect();
+        self.inner
+            .decode(&spoken, false)
+            .map_err(|error| failed(&self.name, error.as_ref()))
+    }
+
+    /// How a token is written, with `▁` for the space that it begins with.
+    pub fn token(&self, id: u32) -> Option<String> {
+        self.inner.id_to_token(id)
+    }
+
+    /// The id of a token that is written so.
+    pub fn id(&self, token: &str) -> Option<u32> {
+        self.inner.token_to_id(token)
+    }
+}
+
+/// Ids that text has become. A text may have "</s>" written in it, and is not over then.
+fn spoken(ids: &[u32]) -> Vec<u32> {
+    let spoken = |id: &u32| if is_silent(*id) { UNKNOWN } else { *id };
+    ids.iter().map(spoken).collect()
+}
+
+fn failed(name: &str, error: &dyn std::error::Error) -> DataError {
+    DataError::Tokenizer {
+        name: name.to_owned(),
+        why: error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
