@@ -60,7 +60,8 @@ struct ChrfCase {
 }
 
 fn golden() -> Golden {
-    let golden: Golden = serde_json::from_str(include_str!("../golden/sacrebleu.json")).unwrap();
+    let golden: Golden =
+        serde_json::from_str(include_str!("../golden/sacrebleu.json")).expect("a golden file");
     assert!(golden.made_by.starts_with("sacreBLEU 2.6.0,"));
     golden
 }
@@ -85,7 +86,12 @@ fn in_our_name(printed: &str) -> String {
 impl Golden {
     fn lines(&self, corpus: &str) -> (Vec<String>, Vec<Vec<String>>) {
         let corpus = self.corpora.iter().find(|known| known.name == corpus);
-        corpus.unwrap().lines.iter().cloned().unzip()
+        corpus
+            .expect("a corpus of that name")
+            .lines
+            .iter()
+            .cloned()
+            .unzip()
     }
 }
 
