@@ -120,6 +120,10 @@ impl Test {
             "zoo-words",
             "--package",
             "zoo-comparison",
+            "--package",
+            "zoo-metrics",
+            "--package",
+            "zoo-pictures",
         ];
         let (mut programs, light_took) = build::cargo_build(&light, &Environment::new())?;
 

@@ -33,6 +33,7 @@ impl Axis {
             ticks,
             label,
             air: 0.06,
+            with: None,
         }
     }
 }
@@ -68,6 +69,7 @@ pub fn svg(title: &str, axis: Axis, lines: &[Line]) -> String {
             ticks: Ticks::At(lengths.collect()),
             label: |n| count(n as usize),
             air: 0.03,
+            with: None,
         },
         y: axis.drawn(),
         lines,

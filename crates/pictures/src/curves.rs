@@ -67,12 +67,13 @@ impl Curves {
     /// Draws the curves on one plot. Long ones are drawn as the mean of neighbours, with the
     /// smallest and largest of them as a band.
     pub fn to_svg(&self) -> String {
-        let axis = |title: &str, scale, label, air| Axis {
+        let axis = |title: &str, scale, label, air, with| Axis {
             title: title.to_owned(),
             scale,
             ticks: Ticks::Decimal,
             label,
             air,
+            with,
         };
         let lines = self.curves.iter().enumerate();
         Plot {
@@ -82,8 +83,9 @@ impl Curves {
                 Scale::Linear,
                 |step| count(step.max(0.0) as usize),
                 0.0,
+                Some(0.0),
             ),
-            y: axis(&self.title, self.scale, number, 0.06),
+            y: axis(&self.title, self.scale, number, 0.06, None),
             lines: lines.map(|(at, curve)| self.line(at, curve)).collect(),
             nothing: "nothing was measured",
         }

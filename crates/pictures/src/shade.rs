@@ -29,6 +29,7 @@ impl Theme {
     }
 
     /// Text on it.
+    #[cfg(feature = "png")]
     pub(crate) fn ink(self) -> Colour {
         match self {
             Self::Light => [0x33, 0x33, 0x33],

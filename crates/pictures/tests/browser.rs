@@ -276,7 +276,7 @@ fn draws(browser: &Path) -> Result<(), Failed> {
     let page = page()?;
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let mut pictures = Vec::new();
-    let heads = [(0, 2, 2), (2, 3, 3), (3, 1, 1)];
+    let heads = [(1, 2, 2), (2, 3, 3), (3, 1, 1)];
     for (part, layer, head) in heads {
         if let Part::Heads(maps) = &page.parts[part] {
             pictures.push(maps.head(layer, head)?);

@@ -1,30 +1,28 @@
 //! A heat map as a PNG file.
 
-use super::{Heat, digits};
+use super::{Heat, letters};
 use crate::shade::Colour;
 use crate::units::number;
 use crate::{PictureError, Theme};
 
 /// The longer side of the grid, in pixels, where cells can be chosen so.
 const SIDE: usize = 960;
-/// Dots of a digit are squares of this many pixels.
-const DOT: usize = 2;
 const MARGIN: usize = 14;
-/// From a number to what it belongs to.
+/// From a label to what it belongs to.
 const GAP: usize = 6;
 const SCALE_HEIGHT: usize = 16;
+/// Letters of a label.
+const LETTERS: usize = 16;
 
 struct Canvas {
     width: usize,
     pixels: Vec<u8>,
+    ink: Colour,
+    /// Dots of letters are squares of this many pixels.
+    dot: usize,
 }
 
 impl Canvas {
-    fn new(width: usize, height: usize, ground: Colour) -> Self {
-        let pixels = ground.repeat(width * height);
-        Self { width, pixels }
-    }
-
     fn fill(&mut self, (x, y): (usize, usize), (width, height): (usize, usize), colour: Colour) {
         for row in y..y + height {
             let from = 3 * (row * self.width + x);
@@ -34,58 +32,92 @@ impl Canvas {
         }
     }
 
-    fn write(&mut self, (x, y): (usize, usize), text: &str, colour: Colour) {
-        for (right, down) in digits::dots(text) {
-            self.fill((x + DOT * right, y + DOT * down), (DOT, DOT), colour);
+    /// From the upper left corner to the right.
+    fn write(&mut self, (x, y): (usize, usize), text: &str) {
+        let dot = self.dot;
+        for (right, down) in letters::dots(text) {
+            self.fill((x + dot * right, y + dot * down), (dot, dot), self.ink);
+        }
+    }
+
+    /// From the lower left corner upwards.
+    fn write_upwards(&mut self, (x, bottom): (usize, usize), text: &str) {
+        let dot = self.dot;
+        for (along, across) in letters::dots(text) {
+            let y = bottom - dot * (along + 1);
+            self.fill((x + dot * across, y), (dot, dot), self.ink);
         }
     }
 }
 
-/// The places that get a number: each, or every second, fifth, tenth and so on.
-fn numbered(count: usize, cell: usize, room: usize) -> impl Iterator<Item = usize> {
+/// Tokens as an image can write them: one with other letters is the number of its place,
+/// counted from 1, as people count words.
+fn labels(tokens: &[String]) -> Vec<String> {
+    let label = |(at, token): (usize, &String)| match letters::can_write(token.trim()) {
+        true if !token.trim().is_empty() => shortened_ascii(token),
+        _ => (at + 1).to_string(),
+    };
+    tokens.iter().enumerate().map(label).collect()
+}
+
+fn shortened_ascii(token: &str) -> String {
+    let token = token.trim();
+    match token.len() <= LETTERS {
+        true => token.to_owned(),
+        false => format!("{}..", &token[..LETTERS - 2]),
+    }
+}
+
+/// The labels that have room where each has `cell` pixels and needs `room`: all, or every
+/// second, fifth, tenth and so on.
+fn spaced(labels: &[String], cell: usize, room: usize) -> impl Iterator<Item = (usize, &String)> {
     let wanted = room.div_ceil(cell);
     let every = [1, 2, 5, 10, 20, 50, 100, 200, 500]
         .into_iter()
         .find(|every| *every >= wanted)
         .unwrap_or(1000);
-    (0..count).step_by(every)
+    labels.iter().enumerate().step_by(every)
 }
 
 pub(super) fn draw(heat: &Heat<'_>, theme: Theme) -> Result<Vec<u8>, PictureError> {
     let (rows, columns) = (heat.weights.rows(), heat.weights.columns());
     let cell = (SIDE / rows.max(columns)).clamp(2, 40);
-    let text_height = DOT * digits::HEIGHT;
-    let text_width = |text: &str| DOT * digits::width(text);
+    let dot = if cell < 20 { 1 } else { 2 };
+    let line = dot * letters::HEIGHT;
+    let text_width = |text: &str| dot * letters::width(text);
+    let widest = |labels: &[String]| labels.iter().map(|text| text_width(text)).max();
+    let (queries, keys) = (labels(heat.queries), labels(heat.keys));
     let (low, high) = heat.weights.range();
     let most = high.max(-low);
     let lowest = if low < 0.0 { -most } else { 0.0 };
     let (lowest_text, most_text) = (number(f64::from(lowest)), number(f64::from(most)));
 
-    let left = MARGIN + text_width(&rows.to_string()) + GAP;
-    let top = MARGIN + text_height + GAP;
+    let left = MARGIN + widest(&queries).unwrap_or(0) + GAP;
+    // Labels that fit above their columns lie there; otherwise all of them stand.
+    let widest_key = widest(&keys).unwrap_or(0);
+    let lie = widest_key + 2 <= cell;
+    let top = MARGIN + if lie { line } else { widest_key } + GAP;
     let grid = (columns * cell, rows * cell);
     let scale_width = grid.0.clamp(120, 320);
-    let needed = text_width(&lowest_text) + text_width(&most_text) + 2 * GAP;
-    let width = left + grid.0.max(scale_width).max(needed) + MARGIN;
+    let width = left + grid.0.max(scale_width) + MARGIN;
     let scale_top = top + grid.1 + MARGIN;
-    let height = scale_top + SCALE_HEIGHT + GAP + text_height + MARGIN;
+    let height = scale_top + SCALE_HEIGHT + GAP + line + MARGIN;
 
-    let mut canvas = Canvas::new(width, height, theme.page());
-    let ink = theme.ink();
-    // Places are counted from 1, as people count words.
-    for row in numbered(rows, cell, text_height + 4) {
-        let text = (row + 1).to_string();
-        let y = top + row * cell + cell / 2;
-        let x = left - GAP - text_width(&text);
-        canvas.write((x, y.saturating_sub(text_height / 2)), &text, ink);
+    let mut canvas = Canvas {
+        width,
+        pixels: theme.page().repeat(width * height),
+        ink: theme.ink(),
+        dot,
+    };
+    for (row, text) in spaced(&queries, cell, line + 2) {
+        let middle = top + row * cell + cell / 2;
+        canvas.write((left - GAP - text_width(text), middle - line / 2), text);
     }
-    for column in numbered(columns, cell, text_width(&columns.to_string()) + 8) {
-        let text = (column + 1).to_string();
+    for (column, text) in spaced(&keys, cell, if lie { 1 } else { line + 2 }) {
         let middle = left + column * cell + cell / 2;
-        let x = middle.saturating_sub(text_width(&text) / 2);
-        // A number of many digits over the last of narrow columns would leave the image.
-        if x + text_width(&text) <= width {
-            canvas.write((x, MARGIN), &text, ink);
+        match lie {
+            true => canvas.write((middle - text_width(text) / 2, MARGIN), text),
+            false => canvas.write_upwards((middle - line / 2, top - GAP), text),
         }
     }
     for row in 0..rows {
@@ -101,9 +133,9 @@ pub(super) fn draw(heat: &Heat<'_>, theme: Theme) -> Result<Vec<u8>, PictureErro
         canvas.fill((left + x, scale_top), (1, SCALE_HEIGHT), theme.shade(share));
     }
     let y = scale_top + SCALE_HEIGHT + GAP;
-    canvas.write((left, y), &lowest_text, ink);
-    let last = left + scale_width - text_width(&most_text).min(scale_width);
-    canvas.write((last, y), &most_text, ink);
+    canvas.write((left, y), &lowest_text);
+    let last = left + scale_width - text_width(&most_text);
+    canvas.write((last, y), &most_text);
     encode(heat, &canvas, (width, height))
 }
 
@@ -119,7 +151,7 @@ fn encode(
     encoder.set_color(png::ColorType::Rgb);
     encoder.set_depth(png::BitDepth::Eight);
     let texts = [
-        ("Title", heat.title.to_owned()),
+        ("Title", heat.title.clone()),
         ("Queries", heat.queries.join("\n")),
         ("Keys", heat.keys.join("\n")),
     ];
@@ -164,8 +196,8 @@ mod tests {
         for theme in Theme::ALL {
             let (width, _, pixels, texts) = read(&heat.to_png(theme).unwrap());
             assert_eq!(texts, ["t", "好\nb", "x\ny"]);
-            // Below and to the right of the numbers: cells of 40 pixels.
-            let (left, top) = (14 + 6 + 6, 14 + 10 + 6);
+            // Below and to the right of labels of one letter: cells of 40 pixels.
+            let (left, top) = (14 + 10 + 6, 14 + 14 + 6);
             for (row, column, share) in [(0, 0, 0.0), (0, 1, 1.0), (1, 0, 0.5)] {
                 let at = 3 * ((top + 40 * row + 20) * width + left + 40 * column + 20);
                 assert_eq!(
@@ -178,14 +210,22 @@ mod tests {
     }
 
     #[test]
+    fn tokens_are_written_or_counted() {
+        let tokens = ["a", "好", "", " ", "internationalisation", "</s>", "1998"];
+        let tokens = tokens.map(str::to_owned);
+        let labels = ["a", "2", "3", "4", "internationali..", "</s>", "1998"];
+        assert_eq!(super::labels(&tokens), labels);
+    }
+
+    #[test]
     fn any_size_is_drawn() {
         for (rows, columns) in [(1, 1), (1, 700), (700, 1), (3, 1200), (300, 300)] {
             let weights = (0..rows * columns)
                 .map(|at| (at % 7) as f32 - 3.0)
                 .collect();
             let weights = Matrix::new(rows, columns, weights).unwrap();
-            let tokens = |count: usize| vec!["t\0".to_owned(); count];
-            let (queries, keys) = (tokens(rows), tokens(columns));
+            let queries = vec!["t\0".to_owned(); rows];
+            let keys = vec!["a token that is long".to_owned(); columns];
             let heat = Heat::new("t", &queries, &keys, &weights).unwrap();
             let (width, height, ..) = read(&heat.to_png(Theme::Light).unwrap());
             assert!(

@@ -1,17 +1,17 @@
 //! One matrix of weights as a picture with tokens at its sides.
 
 #[cfg(feature = "png")]
-mod digits;
-#[cfg(feature = "png")]
 mod image;
+#[cfg(feature = "png")]
+mod letters;
 mod svg;
 
-use crate::{Matrix, PictureError, Theme};
+use crate::{Matrix, PictureError};
 
 /// A matrix to draw, with what stands at its sides.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Heat<'a> {
-    pub(crate) title: &'a str,
+    pub(crate) title: String,
     pub(crate) queries: &'a [String],
     pub(crate) keys: &'a [String],
     pub(crate) weights: &'a Matrix,
@@ -24,12 +24,13 @@ impl<'a> Heat<'a> {
     ///
     /// If there are no tokens, or not as many as rows and columns.
     pub fn new(
-        title: &'a str,
+        title: impl Into<String>,
         queries: &'a [String],
         keys: &'a [String],
         weights: &'a Matrix,
     ) -> Result<Self, PictureError> {
-        check(title, (1, 1), queries, keys, weights)?;
+        let title = title.into();
+        check(&title, (1, 1), queries, keys, weights)?;
         Ok(Self {
             title,
             queries,
@@ -44,14 +45,15 @@ impl<'a> Heat<'a> {
         svg::draw(self)
     }
 
-    /// As a PNG file. At its sides are the numbers of the places, since letters of all
-    /// languages would need a font; title and tokens are in its text chunks.
+    /// As a PNG file. Tokens in ASCII are at its sides; in place of others is the number of
+    /// their place, since letters of all languages would need a font. Title and tokens are in
+    /// its text chunks whole.
     ///
     /// # Errors
     ///
     /// If the matrix is too large for an image.
     #[cfg(feature = "png")]
-    pub fn to_png(&self, theme: Theme) -> Result<Vec<u8>, PictureError> {
+    pub fn to_png(&self, theme: crate::Theme) -> Result<Vec<u8>, PictureError> {
         image::draw(self, theme)
     }
 }

@@ -41,13 +41,13 @@ pub(super) fn draw(heat: &Heat<'_>) -> String {
     let lean = (0..columns).rev().zip(keys.iter().rev());
     let lean = lean.map(|(at, text)| (at as f64 + 0.5) * cell + width(text) * cosine + 8.0);
     let right = lean.fold(grid.0.max(170.0), f64::max);
-    let title_width = width(heat.title) * 1.3 + MARGIN;
+    let title_width = width(&heat.title) * 1.3 + MARGIN;
     let total = (
         (left + right + MARGIN).max(title_width),
         top + grid.1 + SCALE,
     );
 
-    let title = escape(heat.title);
+    let title = escape(&heat.title);
     let mut svg = format!(
         r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {:.0} {:.0}" width="{0:.0}" height="{1:.0}" role="img" aria-label="{title}">
 <style>{}</style>
@@ -67,12 +67,17 @@ pub(super) fn draw(heat: &Heat<'_>) -> String {
         );
     }
     for (at, text) in keys.iter().enumerate() {
-        let (x, y) = (left + (at as f64 + 0.5) * cell + 3.0, top - 6.0);
-        let _ = writeln!(
-            svg,
-            r#"<text class="zoo-text" transform="translate({x:.1} {y:.1}) rotate(-{LEAN})">{}</text>"#,
-            escape(text)
-        );
+        let (x, y) = (left + (at as f64 + 0.5) * cell, top - 6.0);
+        // A single letter has room enough to stand upright.
+        let place = match text.chars().count() {
+            1 => format!(r#"x="{x:.1}" y="{y:.1}" text-anchor="middle""#),
+            _ => format!(
+                r#"transform="translate({:.1} {y:.1}) rotate(-{LEAN})""#,
+                x + 3.0
+            ),
+        };
+        let text = escape(text);
+        let _ = writeln!(svg, r#"<text class="zoo-text" {place}>{text}</text>"#);
     }
     let _ = writeln!(
         svg,
@@ -99,7 +104,8 @@ fn class_name(class: i32) -> String {
 fn style() -> String {
     let mut style = "\n.zoo-text { font: 12px system-ui, sans-serif; fill: #333 }\n\
                      .zoo-title { font: 600 14px system-ui, sans-serif; fill: #111 }\n\
-                     @media (prefers-color-scheme: dark) { .zoo-text { fill: #ccc } .zoo-title { fill: #eee } }\n"
+                     @media (prefers-color-scheme: dark) { .zoo-text { fill: #ccc } .zoo-title { fill: #eee } }\n\
+                     rect { shape-rendering: crispEdges }\n"
         .to_owned();
     for theme in Theme::ALL {
         let mut colours = String::new();

@@ -50,7 +50,7 @@ impl Alignment {
     /// Its heat map, for an SVG or a PNG.
     pub fn heat(&self) -> Heat<'_> {
         Heat {
-            title: &self.title,
+            title: self.title.clone(),
             queries: &self.target,
             keys: &self.source,
             weights: &self.weights,
@@ -70,7 +70,14 @@ impl Alignment {
         );
         self.strands(html);
         html.push_str("</div>\n");
-        map(html, &self.title, Controls::One, &self.target, &self.source);
+        map(
+            html,
+            &self.title,
+            Controls::One,
+            &self.target,
+            &self.source,
+            &[&self.weights],
+        );
         weights(html, 0, 0, &self.weights);
     }
 

@@ -76,7 +76,8 @@ impl HeadMaps {
             head,
             heads: heads.len(),
         })?;
-        Heat::new(&self.title, &self.queries, &self.keys, matrix)
+        let title = format!("{}, layer {layer}, head {head}", self.title);
+        Heat::new(title, &self.queries, &self.keys, matrix)
     }
 
     /// What it shows.
@@ -88,10 +89,15 @@ impl HeadMaps {
         let title = escape(&self.title);
         let _ = write!(
             html,
-            "<p class=\"soft\">{} layers. A row is a token that attends, a column one that is \
+            "<p class=\"soft\">{} {}. A row is a token that attends, a column one that is \
              attended to. Choose a head below, or in the grid of all of them.</p>\n\
              <div class=\"overview\" role=\"group\" aria-label=\"{title}: all heads\">\n",
-            self.layers.len()
+            self.layers.len(),
+            if self.layers.len() == 1 {
+                "layer"
+            } else {
+                "layers"
+            }
         );
         for (layer, heads) in self.layers.iter().enumerate() {
             let _ = writeln!(
@@ -113,12 +119,14 @@ impl HeadMaps {
         }
         html.push_str("</div>\n");
         let heads: Vec<usize> = self.layers.iter().map(Vec::len).collect();
+        let all: Vec<&Matrix> = self.layers.iter().flatten().collect();
         map(
             html,
             &self.title,
             Controls::Heads(&heads),
             &self.queries,
             &self.keys,
+            &all,
         );
         for (layer, heads) in self.layers.iter().enumerate() {
             for (head, matrix) in heads.iter().enumerate() {
@@ -145,7 +153,8 @@ mod tests {
         maps.write(&mut html);
         assert_eq!(html.matches("<button").count(), 4);
         assert_eq!(html.matches("class=\"weights\"").count(), 4);
-        assert!(maps.head(1, 3).is_ok());
+        let svg = maps.head(1, 3).unwrap().to_svg();
+        assert!(svg.contains("Encoder, layer 1, head 3"));
     }
 
     #[test]

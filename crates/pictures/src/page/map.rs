@@ -21,6 +21,7 @@ pub(super) fn map(
     controls: Controls<'_>,
     queries: &[String],
     keys: &[String],
+    matrices: &[&Matrix],
 ) {
     html.push_str("<div class=\"controls\">\n");
     if let Controls::Heads(heads) = controls {
@@ -30,6 +31,7 @@ pub(super) fn map(
     // Few tokens can be large; many still need letters that can be read.
     let longest = queries.len().max(keys.len());
     let cell = (560 / longest.max(1)).clamp(16, 34);
+    let lifted = if are_small(matrices) { " checked" } else { "" };
     let shades = match controls {
         Controls::Heads(_) => {
             "<option value=\"head\">the largest of this head</option>\
@@ -43,7 +45,8 @@ pub(super) fn map(
     };
     let _ = write!(
         html,
-        "<label>darkest is <select class=\"by\">{shades}</select></label>\n\
+        "<label>full shade is <select class=\"by\">{shades}</select></label>\n\
+         <label><input class=\"lift\" type=\"checkbox\"{lifted}>lift small weights</label>\n\
          <label>size <input class=\"size\" type=\"range\" min=\"14\" max=\"48\" value=\"{cell}\"></label>\n\
          <span class=\"scale\" aria-hidden=\"true\"><span class=\"least\"></span><canvas width=\"128\" height=\"1\">\
          </canvas><span class=\"most\"></span></span>\n</div>\n\
@@ -64,6 +67,22 @@ pub(super) fn map(
     );
 }
 
+/// Whether most rows would be pale: the largest weight of all is far above theirs. The first
+/// query of a causal attention sees itself alone, so that its weight is always 1.
+fn are_small(matrices: &[&Matrix]) -> bool {
+    let mut largest = Vec::new();
+    for matrix in matrices {
+        for row in matrix.weights().chunks(matrix.columns()) {
+            let weights = row.iter().map(|weight| matrix.share(*weight).abs());
+            largest.push(weights.fold(0.0, f32::max));
+        }
+    }
+    largest.sort_by(f32::total_cmp);
+    largest
+        .get(largest.len() / 2)
+        .is_some_and(|middle| *middle < 0.5)
+}
+
 fn choice(html: &mut String, what: &str, count: usize) {
     let _ = write!(html, "<label>{what} <select class=\"{what}\">");
     for at in 0..count {
@@ -80,15 +99,17 @@ fn labels(html: &mut String, class: &str, tokens: &[String]) {
     let _ = write!(html, "<div class=\"{class}\" aria-hidden=\"true\">");
     for token in tokens {
         let text = escape(&visible(token));
-        // About what the style sheet has room for.
-        match width(token) > 110.0 {
-            true => {
-                let _ = write!(html, "<span title=\"{text}\">{text}</span>");
-            }
-            false => {
-                let _ = write!(html, "<span>{text}</span>");
-            }
-        }
+        // A single letter stands upright, also where longer labels run downwards.
+        let class = match token.chars().count() {
+            0 | 1 => " class=\"one\"",
+            _ => "",
+        };
+        // More than the style sheet has room for, about.
+        let title = match width(token) > 110.0 {
+            true => format!(" title=\"{text}\""),
+            false => String::new(),
+        };
+        let _ = write!(html, "<span{class}{title}>{text}</span>");
     }
     html.push_str("</div>\n");
 }
@@ -102,4 +123,33 @@ pub(super) fn weights(html: &mut String, layer: usize, head: usize, matrix: &Mat
          data-low=\"{}\" data-high=\"{}\">{}</script>",
         packed.low, packed.high, packed.text
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_weights_are_lifted() {
+        let sharp = Matrix::new(2, 2, vec![1.0, 0.0, 0.2, 0.8]).unwrap();
+        let mut causal = vec![0.0; 64];
+        for row in 0..8 {
+            causal[8 * row..=9 * row].fill(1.0 / (row + 1) as f32);
+        }
+        let causal = Matrix::new(8, 8, causal).unwrap();
+        assert!(!are_small(&[&sharp]));
+        assert!(are_small(&[&causal]));
+        assert!(!are_small(&[]));
+    }
+
+    #[test]
+    fn labels_stand_upright_or_tell_what_is_cut() {
+        let mut html = String::new();
+        labels(
+            &mut html,
+            "keys",
+            &["好".to_owned(), "ab".to_owned(), "x".repeat(40)],
+        );
+        assert!(html.contains("<span class=\"one\">好</span><span>ab</span><span title=\"xxx"));
+    }
 }

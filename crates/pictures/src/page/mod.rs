@@ -179,7 +179,7 @@ mod tests {
         // Its own script, and the weights.
         assert_eq!(html.matches("<script").count(), 2);
         assert_eq!(html.matches("</script>").count(), 2);
-        assert!(html.contains("<span>好</span>") && !html.contains('\u{202e}'));
+        assert!(html.contains(">好</span>") && !html.contains('\u{202e}'));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const tip = document.querySelector(".tip");
+let pointedAt = null;
 
 // The colour of a share from -1 to 1.
 function shade(share) {
@@ -44,10 +45,12 @@ function mean(matrices) {
 const largest = (weights) => weights.reduce((most, weight) => Math.max(most, Math.abs(weight)), 0);
 const written = (weight) => weight.toFixed(4).replace(/^-(0\.0+)$/, "$1");
 
-// Beside a rectangle of the window, and inside of it.
-function showTip(text, rectangle) {
+// Beside an element, and inside of the window.
+function showTip(text, element) {
   tip.textContent = text;
   tip.hidden = false;
+  pointedAt = element;
+  const rectangle = element.getBoundingClientRect();
   const box = tip.getBoundingClientRect();
   const right = rectangle.right + 10;
   const left = right + box.width < innerWidth ? right : Math.max(4, rectangle.left - box.width - 10);
@@ -60,7 +63,7 @@ function setUpMap(part) {
   const map = find(".map"), cells = find(".cells"), cursor = find(".cursor"), status = find("[role=status]");
   const queries = [...find(".queries").children], keys = [...find(".keys").children];
   const rows = queries.length, columns = keys.length;
-  const layer = find("select.layer"), head = find("select.head"), by = find("select.by"), size = find(".size");
+  const layer = find("select.layer"), head = find("select.head"), by = find("select.by"), lift = find(".lift"), size = find(".size");
   const buttons = [...part.querySelectorAll(".overview button")];
   const layers = [];
   for (const element of part.querySelectorAll(".weights")) {
@@ -77,10 +80,13 @@ function setUpMap(part) {
     return (how === "row" ? largest(matrix.subarray(row * columns, (row + 1) * columns)) : largest(matrix)) || 1;
   }
 
+  // The root makes small ones visible, and keeps their order.
+  const lifted = (share) => (lift.checked ? Math.sign(share) * Math.sqrt(Math.abs(share)) : share);
+
   function paintMatrix(canvas, matrix) {
     const whole = by.value === "row" ? null : most(matrix, 0, by.value);
     const scale = Array.from({ length: rows }, (_, row) => whole ?? most(matrix, row, "row"));
-    paint(canvas, columns, rows, (row, column) => matrix[row * columns + column] / scale[row]);
+    paint(canvas, columns, rows, (row, column) => lifted(matrix[row * columns + column] / scale[row]));
   }
 
   function drawOverview() {
@@ -112,7 +118,7 @@ function setUpMap(part) {
     }
     paintMatrix(cells.querySelector("canvas"), weights);
     const below = weights.some((weight) => weight < 0);
-    paint(find(".scale canvas"), 128, 1, (_, at) => (below ? 2 * at / 127 - 1 : at / 127));
+    paint(find(".scale canvas"), 128, 1, (_, at) => lifted(below ? 2 * at / 127 - 1 : at / 127));
     const end = by.value === "row" ? "largest" : written(most(weights, 0, by.value));
     find(".scale .least").textContent = below ? `-${end}` : "0";
     find(".scale .most").textContent = end;
@@ -140,7 +146,7 @@ function setUpMap(part) {
     mark(row, column);
     const named = (label, at) => `${label.textContent} (${at + 1})`;
     const text = `${named(queries[row], row)} → ${named(keys[column], column)}\n${written(weights[row * columns + column])}`;
-    showTip(chosen() ? `${text}\n${chosen()}` : text, cursor.getBoundingClientRect());
+    showTip(chosen() ? `${text}\n${chosen()}` : text, cursor);
     return text;
   }
 
@@ -206,6 +212,7 @@ function setUpMap(part) {
   for (const select of [layer, head]) select?.addEventListener("change", draw);
   const redraw = () => { drawOverview(); draw(); };
   by.addEventListener("change", redraw);
+  lift.addEventListener("change", redraw);
   dark.addEventListener("change", redraw);
   size.addEventListener("input", resize);
   resize();
@@ -223,7 +230,7 @@ function setUpDocument(part) {
     const word = sentences[row][column];
     word.classList.add("on");
     const text = `${word.textContent}\n${word.dataset.weight} of sentence ${row + 1}, which has ${list.children[row].dataset.weight}`;
-    showTip(text, word.getBoundingClientRect());
+    showTip(text, word);
     return text;
   }
 
@@ -269,4 +276,12 @@ function setUpDocument(part) {
 
 for (const part of document.querySelectorAll(".part.heads, .part.alignment")) setUpMap(part);
 for (const part of document.querySelectorAll(".part.document")) setUpDocument(part);
-addEventListener("scroll", () => { tip.hidden = true; });
+
+// What is pointed at moves, and may move out of sight.
+addEventListener("scroll", () => {
+  if (tip.hidden) return;
+  const box = pointedAt.getBoundingClientRect();
+  const around = (pointedAt.closest(".map") || document.documentElement).getBoundingClientRect();
+  const inside = box.bottom > Math.max(around.top, 0) && box.top < Math.min(around.bottom, innerHeight) && box.right > around.left && box.left < around.right;
+  if (inside) showTip(tip.textContent, pointedAt); else tip.hidden = true;
+}, { capture: true, passive: true });

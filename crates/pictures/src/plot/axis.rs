@@ -35,6 +35,8 @@ pub struct Axis {
     /// The share of the whole that is left free at both ends, so that no line runs along
     /// the frame.
     pub air: f64,
+    /// A number that is shown in any case.
+    pub with: Option<f64>,
 }
 
 /// More would not be read.
@@ -48,6 +50,7 @@ impl Axis {
 
     /// The ends of an axis that shows all `numbers`, which it holds.
     pub(super) fn ends(&self, numbers: impl Iterator<Item = f64>) -> (f64, f64) {
+        let numbers = numbers.chain(self.with);
         let (low, high) = numbers.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), x| {
             (low.min(x), high.max(x))
         });
@@ -135,6 +138,7 @@ mod tests {
             ticks,
             label: |x| x.to_string(),
             air: 0.0,
+            with: None,
         }
     }
 

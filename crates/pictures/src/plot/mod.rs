@@ -62,11 +62,15 @@ const COLOURS: [&str; 7] = [
 ];
 const STROKES: [&str; 5] = ["", "7 4", "2 3", "10 3 2 3", "1 5"];
 
+/// The first colour is too dark for a black page.
 const STYLE: &str = "
 .zoo-text { font: 12px system-ui, sans-serif; fill: #333 }
 .zoo-title { font: 600 14px system-ui, sans-serif; fill: #111 }
 .zoo-grid { stroke: #8884; stroke-width: 1 }
-@media (prefers-color-scheme: dark) { .zoo-text { fill: #ccc } .zoo-title { fill: #eee } }
+@media (prefers-color-scheme: dark) {
+.zoo-text { fill: #ccc } .zoo-title { fill: #eee }
+[stroke=\"#0072b2\"] { stroke: #3ea0e0 } [fill=\"#0072b2\"] { fill: #3ea0e0 }
+}
 ";
 
 impl Plot {
@@ -86,7 +90,7 @@ impl Plot {
             })
             .filter(|line| !line.points.is_empty())
             .collect();
-        let height = HEIGHT + LEGEND_LINE * drawn.len() as f64;
+        let height = HEIGHT + LEGEND_LINE * drawn.len() as f64 + 8.0;
         let title = escape(&self.title);
         let mut svg = format!(
             r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{title}">
@@ -239,7 +243,7 @@ impl<'a> Frame<'a> {
 
 /// Below the plot, a row for each line, where it hides nothing.
 fn draw_legend(svg: &mut String, line: &Line, at: usize) {
-    let key = HEIGHT + LEGEND_LINE * at as f64 - 2.0;
+    let key = HEIGHT + LEGEND_LINE * at as f64 + 6.0;
     let colour = COLOURS[line.colour % COLOURS.len()];
     let dashes = STROKES[line.stroke % STROKES.len()];
     let whole = format!("{}{}", line.name, line.note);
@@ -291,6 +295,7 @@ mod tests {
             ticks: Ticks::Decimal,
             label: number,
             air: 0.05,
+            with: None,
         };
         Plot {
             title: "a & b".to_owned(),
