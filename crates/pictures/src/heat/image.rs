@@ -50,22 +50,19 @@ impl Canvas {
     }
 }
 
-/// Tokens as an image can write them: one with other letters is the number of its place,
-/// counted from 1, as people count words.
+/// Tokens as an image can write them. Blanks, and the marks tokenizers put for them, are
+/// `_`; a token with other letters is the number of its place, counted from 1, as people
+/// count words.
 fn labels(tokens: &[String]) -> Vec<String> {
-    let label = |(at, token): (usize, &String)| match letters::can_write(token.trim()) {
-        true if !token.trim().is_empty() => shortened_ascii(token),
-        _ => (at + 1).to_string(),
+    let label = |(at, token): (usize, &String)| {
+        let text = token.replace([' ', '▁', 'Ġ'], "_");
+        match letters::can_write(&text) && !text.is_empty() {
+            true if text.len() <= LETTERS => text,
+            true => format!("{}..", &text[..LETTERS - 2]),
+            false => format!("#{}", at + 1),
+        }
     };
     tokens.iter().enumerate().map(label).collect()
-}
-
-fn shortened_ascii(token: &str) -> String {
-    let token = token.trim();
-    match token.len() <= LETTERS {
-        true => token.to_owned(),
-        false => format!("{}..", &token[..LETTERS - 2]),
-    }
 }
 
 /// The labels that have room where each has `cell` pixels and needs `room`: all, or every
@@ -191,11 +188,11 @@ mod tests {
     #[test]
     fn cells_have_their_colours_and_tokens_are_in_the_file() {
         let weights = Matrix::new(2, 2, vec![0.0, 1.0, 0.5, 0.0]).unwrap();
-        let (queries, keys) = (words("好 b"), words("x y"));
+        let (queries, keys) = (words("a b"), words("x 好"));
         let heat = Heat::new("t", &queries, &keys, &weights).unwrap();
         for theme in Theme::ALL {
             let (width, _, pixels, texts) = read(&heat.to_png(theme).unwrap());
-            assert_eq!(texts, ["t", "好\nb", "x\ny"]);
+            assert_eq!(texts, ["t", "a\nb", "x\n好"]);
             // Below and to the right of labels of one letter: cells of 40 pixels.
             let (left, top) = (14 + 10 + 6, 14 + 14 + 6);
             for (row, column, share) in [(0, 0, 0.0), (0, 1, 1.0), (1, 0, 0.5)] {
@@ -211,9 +208,9 @@ mod tests {
 
     #[test]
     fn tokens_are_written_or_counted() {
-        let tokens = ["a", "好", "", " ", "internationalisation", "</s>", "1998"];
+        let tokens = ["a", "好", "", " ", "internationalisation", "</s>", "▁x"];
         let tokens = tokens.map(str::to_owned);
-        let labels = ["a", "2", "3", "4", "internationali..", "</s>", "1998"];
+        let labels = ["a", "#2", "#3", "_", "internationali..", "</s>", "_x"];
         assert_eq!(super::labels(&tokens), labels);
     }
 

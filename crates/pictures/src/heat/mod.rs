@@ -45,9 +45,9 @@ impl<'a> Heat<'a> {
         svg::draw(self)
     }
 
-    /// As a PNG file. Tokens in ASCII are at its sides; in place of others is the number of
-    /// their place, since letters of all languages would need a font. Title and tokens are in
-    /// its text chunks whole.
+    /// As a PNG file. Tokens in ASCII are at its sides; in place of others is `#` and the
+    /// number of their place, since letters of all languages would need a font. Its text
+    /// chunks have the title and all tokens whole.
     ///
     /// # Errors
     ///

@@ -46,6 +46,22 @@ impl Part {
 }
 
 /// A page of where a model attends.
+///
+/// ```
+/// # use zoo_pictures::{AttentionPage, HeadMaps, Matrix, Part};
+/// let tokens = vec!["long".to_owned(), "time".to_owned()];
+/// let weights = Matrix::new(2, 2, vec![1.0, 0.0, 0.25, 0.75])?;
+/// let encoder = HeadMaps::new("Encoder", tokens.clone(), tokens, vec![vec![weights]])?;
+/// let svg = encoder.head(1, 1)?.to_svg();
+/// let page = AttentionPage {
+///     title: "Where it looks".to_owned(),
+///     notes: vec!["a model of one layer and one head".to_owned()],
+///     parts: vec![Part::Heads(encoder)],
+/// };
+/// let html = page.to_html();
+/// # assert!(html.contains("Where it looks") && svg.contains("long"));
+/// # Ok::<(), zoo_pictures::PictureError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct AttentionPage {
     /// At its head, and in the browser's title.

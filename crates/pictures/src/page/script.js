@@ -18,9 +18,14 @@ function paint(canvas, columns, rows, share) {
   canvas.height = rows;
   const context = canvas.getContext("2d");
   const image = context.createImageData(columns, rows);
+  const pixels = new Uint32Array(image.data.buffer);
+  // Some pages have millions of cells: their colours are looked up, in 255 steps each way.
+  const colours = new Uint32Array(511);
+  const bytes = new Uint8Array(colours.buffer);
+  for (let at = 0; at < 511; at++) bytes.set([...shade((at - 255) / 255), 255], 4 * at);
   for (let row = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) {
-      image.data.set([...shade(share(row, column)), 255], 4 * (row * columns + column));
+      pixels[row * columns + column] = colours[255 + Math.round(255 * Math.max(-1, Math.min(1, share(row, column))))];
     }
   }
   context.putImageData(image, 0, 0);
