@@ -124,6 +124,10 @@ impl Test {
             "zoo-config",
             "--package",
             "zoo-data",
+            "--package",
+            "zoo-metrics",
+            "--package",
+            "zoo-pictures",
         ];
         let (mut programs, light_took) = build::cargo_build(&light, &Environment::new())?;
 

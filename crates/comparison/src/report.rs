@@ -6,8 +6,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use zoo_pictures::escape;
+use zoo_pictures::plot::Line;
+
 use crate::findings::{Family, Series, families, findings};
-use crate::plot::{Axis, Line, escape, svg};
+use crate::plot::{Axis, svg};
 use crate::pool::{Pooled, pool};
 use crate::record::{CaseLine, RunInfo};
 use crate::table::{Against, LEGEND, Section, is_number, remarks, sections};
@@ -55,6 +58,7 @@ fn plot(family: &Family, axis: Axis) -> String {
             Axis::Time => series.times.clone(),
             Axis::Memory => series.memory.clone(),
         },
+        ..Line::default()
     };
     let lines: Vec<Line> = family.series.iter().map(line).collect();
     svg(&family.title, axis, &lines)

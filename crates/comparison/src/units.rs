@@ -1,4 +1,6 @@
-//! Numbers the way people read them.
+//! Times and sizes the way people read them.
+
+pub use zoo_pictures::units::{count, three_digits};
 
 /// A time in the unit that fits it: `840 us`, `12.3 ms`, `1.50 s`.
 pub fn time(seconds: f64) -> String {
@@ -20,28 +22,6 @@ pub fn bytes(bytes: f64) -> String {
     }
 }
 
-/// A count with its thousands apart: `16,384`.
-pub fn count(n: usize) -> String {
-    let digits = n.to_string();
-    let mut grouped = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
-/// A number with three digits that mean something, and no more.
-pub fn three_digits(x: f64) -> String {
-    match x.abs() {
-        size if size < 9.995 => format!("{x:.2}"),
-        size if size < 99.95 => format!("{x:.1}"),
-        _ => format!("{x:.0}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,12 +33,5 @@ mod tests {
         assert_eq!(time(1.5), "1.50 s");
         assert_eq!(bytes(512.0 * 1024.0), "512 KiB");
         assert_eq!(bytes(8.0 * 1024f64.powi(3)), "8.00 GiB");
-        assert_eq!(three_digits(9.996), "10.0");
-    }
-
-    #[test]
-    fn thousands_are_set_apart() {
-        let grouped = [1, 128, 1024, 16_384, 1_000_000].map(count);
-        assert_eq!(grouped, ["1", "128", "1,024", "16,384", "1,000,000"]);
     }
 }

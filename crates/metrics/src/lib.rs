@@ -1,0 +1,33 @@
+//! How good the output of a model is, in the numbers that people publish.
+//!
+//! - [`Bleu`], [`Chrf`]: translations against references, as sacreBLEU computes them, with
+//!   a signature that says how;
+//! - [`Accuracy`]: tokens and whole sequences that are right;
+//! - [`ConfusionMatrix`]: which class is taken for which, precision, recall, macro-F1;
+//! - [`Perplexity`]: how surprised a language model is.
+//!
+//! All of them take one example after the other and add up counts, so that batches, and
+//! parts of a test set, need not be kept. No tensor library is in here.
+
+mod accuracy;
+mod bleu;
+mod chrf;
+mod confusion;
+mod error;
+mod ngrams;
+mod perplexity;
+mod signature;
+mod smoothing;
+mod table;
+mod text;
+mod tokenizer;
+
+pub use accuracy::Accuracy;
+pub use bleu::{Bleu, BleuCounts, BleuScore};
+pub use chrf::{Chrf, ChrfCounts, ChrfScore};
+pub use confusion::{ClassScores, ConfusionMatrix};
+pub use error::MetricError;
+pub use perplexity::Perplexity;
+pub use smoothing::{ParseSmoothingError, Smoothing};
+pub use text::Case;
+pub use tokenizer::Tokenizer;

@@ -1,0 +1,99 @@
+//! How surprised a language model is by what came: `exp(Σ -ln p / tokens)`.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// The loss of tokens added up.
+///
+/// ```
+/// # use zoo_metrics::Perplexity;
+/// let mut perplexity = Perplexity::default();
+/// perplexity.add(2.0_f64.ln(), 10); // ten tokens, a mean loss of ln 2
+/// perplexity.add(8.0_f64.ln(), 10);
+/// assert!((perplexity.value().unwrap() - 4.0).abs() < 1e-12);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Perplexity {
+    nats: f64,
+    tokens: usize,
+}
+
+impl Perplexity {
+    /// A batch by its mean loss, in nats, and the tokens that is the mean of.
+    pub fn add(&mut self, mean_loss: f64, tokens: usize) {
+        // The mean of none may be NaN, which would spoil the sum.
+        if tokens > 0 {
+            self.nats += mean_loss * tokens as f64;
+            self.tokens += tokens;
+        }
+    }
+
+    /// Adds the tokens of another part.
+    pub fn merge(&mut self, other: &Self) {
+        self.nats += other.nats;
+        self.tokens += other.tokens;
+    }
+
+    /// The mean loss of a token, in nats; `None` if there are none.
+    pub fn loss(&self) -> Option<f64> {
+        (self.tokens > 0).then(|| self.nats / self.tokens as f64)
+    }
+
+    /// Among how many equally likely tokens the model might as well have guessed; infinite
+    /// when a token was held to be impossible. `None` if there are none.
+    pub fn value(&self) -> Option<f64> {
+        self.loss().map(f64::exp)
+    }
+
+    /// The mean loss in bits.
+    pub fn bits(&self) -> Option<f64> {
+        self.loss().map(|nats| nats / std::f64::consts::LN_2)
+    }
+
+    /// How many tokens it is the mean of.
+    pub fn tokens(&self) -> usize {
+        self.tokens
+    }
+}
+
+impl fmt::Display for Perplexity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.value(), self.loss(), self.bits()) {
+            (Some(value), Some(loss), Some(bits)) => write!(
+                f,
+                "perplexity {value:.3} (loss {loss:.4}, {bits:.4} bits a token, {} tokens)",
+                self.tokens
+            ),
+            _ => f.write_str("perplexity of no tokens"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_weigh_alike_whatever_their_batch() {
+        let mut perplexity = Perplexity::default();
+        perplexity.add(1.0, 30);
+        let mut other = Perplexity::default();
+        other.add(3.0, 10);
+        perplexity.merge(&other);
+        assert_eq!(perplexity.loss(), Some(1.5));
+        assert_eq!(
+            perplexity.to_string(),
+            "perplexity 4.482 (loss 1.5000, 2.1640 bits a token, 40 tokens)"
+        );
+    }
+
+    #[test]
+    fn nothing_has_none_and_the_impossible_an_infinite_one() {
+        let mut perplexity = Perplexity::default();
+        perplexity.add(f64::NAN, 0);
+        assert_eq!(perplexity.value(), None);
+        perplexity.add(f64::INFINITY, 1);
+        assert_eq!(perplexity.value(), Some(f64::INFINITY));
+    }
+}

@@ -1,0 +1,116 @@
+//! One matrix of weights as a picture with tokens at its sides.
+
+#[cfg(feature = "png")]
+mod image;
+#[cfg(feature = "png")]
+mod letters;
+mod svg;
+
+use crate::{Matrix, PictureError};
+
+/// A matrix to draw, with what stands at its sides.
+#[derive(Debug, Clone)]
+pub struct Heat<'a> {
+    pub(crate) title: String,
+    pub(crate) queries: &'a [String],
+    pub(crate) keys: &'a [String],
+    pub(crate) weights: &'a Matrix,
+}
+
+impl<'a> Heat<'a> {
+    /// A picture of `weights`, a row for each of `queries` and a column for each of `keys`.
+    ///
+    /// # Errors
+    ///
+    /// If there are no tokens, or not as many as rows and columns.
+    pub fn new(
+        title: impl Into<String>,
+        queries: &'a [String],
+        keys: &'a [String],
+        weights: &'a Matrix,
+    ) -> Result<Self, PictureError> {
+        let title = title.into();
+        check(&title, (1, 1), queries, keys, weights)?;
+        Ok(Self {
+            title,
+            queries,
+            keys,
+            weights,
+        })
+    }
+
+    /// As an SVG that stands alone and suits light and dark pages, with the tokens at its
+    /// sides and a scale below.
+    pub fn to_svg(&self) -> String {
+        svg::draw(self)
+    }
+
+    /// As a PNG file. Tokens in ASCII are at its sides; in place of others is `#` and the
+    /// number of their place, since letters of all languages would need a font. Its text
+    /// chunks have the title and all tokens whole.
+    ///
+    /// # Errors
+    ///
+    /// If the matrix is too large for an image.
+    #[cfg(feature = "png")]
+    pub fn to_png(&self, theme: crate::Theme) -> Result<Vec<u8>, PictureError> {
+        image::draw(self, theme)
+    }
+}
+
+/// Whether a matrix of a layer and a head, from 1, has a row and a column for each token.
+pub(crate) fn check(
+    title: &str,
+    (layer, head): (usize, usize),
+    queries: &[String],
+    keys: &[String],
+    weights: &Matrix,
+) -> Result<(), PictureError> {
+    let (rows, columns) = (weights.rows(), weights.columns());
+    let (queries, keys) = (queries.len(), keys.len());
+    let title = title.to_owned();
+    if queries == 0 || keys == 0 {
+        return Err(PictureError::Nothing {
+            title,
+            queries,
+            keys,
+        });
+    }
+    if (rows, columns) != (queries, keys) {
+        return Err(PictureError::Size {
+            title,
+            layer,
+            head,
+            rows,
+            columns,
+            queries,
+            keys,
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn sizes_must_agree() {
+        let (queries, keys) = (words("a b"), words("x y z"));
+        let right = Matrix::new(2, 3, vec![0.1; 6]).unwrap();
+        assert!(Heat::new("t", &queries, &keys, &right).is_ok());
+        let wrong = Matrix::new(3, 2, vec![0.1; 6]).unwrap();
+        let error = Heat::new("t", &queries, &keys, &wrong).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "t, layer 1, head 1: 3 rows and 2 columns for 2 queries and 3 keys"
+        );
+        let nothing = Matrix::new(0, 3, vec![]).unwrap();
+        let error = Heat::new("t", &[], &keys, &nothing).unwrap_err();
+        assert!(error.to_string().contains("0 queries and 3 keys"));
+    }
+}

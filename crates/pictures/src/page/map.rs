@@ -1,0 +1,155 @@
+//! A large heat map in a page: axes that stay in sight, and a canvas that the script fills.
+
+use std::fmt::Write;
+
+use super::pack::pack;
+use crate::text::width;
+use crate::{Matrix, escape, visible};
+
+/// What can be chosen.
+pub(super) enum Controls<'a> {
+    /// A layer and a head of it; how many each has.
+    Heads(&'a [usize]),
+    /// Nothing: there is one matrix.
+    One,
+}
+
+/// A map of the queries against the keys.
+pub(super) fn map(
+    html: &mut String,
+    title: &str,
+    controls: Controls<'_>,
+    queries: &[String],
+    keys: &[String],
+    matrices: &[&Matrix],
+) {
+    html.push_str("<div class=\"controls\">\n");
+    if let Controls::Heads(heads) = controls {
+        choice(html, "layer", heads.len());
+        choice(html, "head", heads.iter().copied().max().unwrap_or(1));
+    }
+    // Few tokens can be large; many still need letters that can be read.
+    let longest = queries.len().max(keys.len());
+    let cell = (560 / longest.max(1)).clamp(16, 34);
+    let lifted = if are_small(matrices) { " checked" } else { "" };
+    let shades = match controls {
+        Controls::Heads(_) => {
+            "<option value=\"head\">the largest of this head</option>\
+             <option value=\"all\">the largest of all heads</option>\
+             <option value=\"row\">the largest of each row</option>"
+        }
+        Controls::One => {
+            "<option value=\"head\">the largest of all</option>\
+             <option value=\"row\">the largest of each row</option>"
+        }
+    };
+    let _ = write!(
+        html,
+        "<label>full shade is <select class=\"by\">{shades}</select></label>\n\
+         <label><input class=\"lift\" type=\"checkbox\"{lifted}>lift small weights</label>\n\
+         <label>size <input class=\"size\" type=\"range\" min=\"14\" max=\"48\" value=\"{cell}\"></label>\n\
+         <span class=\"scale\" aria-hidden=\"true\"><span class=\"least\"></span><canvas width=\"128\" height=\"1\">\
+         </canvas><span class=\"most\"></span></span>\n</div>\n\
+         <div class=\"map\" tabindex=\"0\" role=\"group\" style=\"--cell:{cell}px\" aria-label=\"{}: weights. \
+         Arrow keys go from cell to cell, Home and End to the ends of a row, Page Up and Page Down to the ends \
+         of a column\">\n<div class=\"grid\">\n<div class=\"corner\" aria-hidden=\"true\"></div>\n",
+        escape(title)
+    );
+    labels(html, "keys", keys);
+    labels(html, "queries", queries);
+    let _ = write!(
+        html,
+        "<div class=\"cells\"><canvas width=\"{}\" height=\"{}\" aria-hidden=\"true\"></canvas>\
+         <div class=\"cursor\" hidden></div></div>\n</div>\n</div>\n\
+         <p class=\"hidden\" role=\"status\"></p>\n",
+        keys.len(),
+        queries.len()
+    );
+}
+
+/// Whether most rows would be pale: the largest weight of all is far above theirs. The first
+/// query of a causal attention sees itself alone, so that its weight is always 1.
+fn are_small(matrices: &[&Matrix]) -> bool {
+    let mut largest = Vec::new();
+    for matrix in matrices {
+        for row in matrix.weights().chunks(matrix.columns()) {
+            let weights = row.iter().map(|weight| matrix.share(*weight).abs());
+            largest.push(weights.fold(0.0, f32::max));
+        }
+    }
+    largest.sort_by(f32::total_cmp);
+    largest
+        .get(largest.len() / 2)
+        .is_some_and(|middle| *middle < 0.5)
+}
+
+fn choice(html: &mut String, what: &str, count: usize) {
+    let _ = write!(html, "<label>{what} <select class=\"{what}\">");
+    for at in 0..count {
+        let _ = write!(html, "<option value=\"{at}\">{}</option>", at + 1);
+    }
+    if what == "head" && count > 1 {
+        html.push_str("<option value=\"mean\">mean of all</option>");
+    }
+    html.push_str("</select></label>\n");
+}
+
+/// Tokens along a side. Those cut off have their whole text in a title.
+fn labels(html: &mut String, class: &str, tokens: &[String]) {
+    let _ = write!(html, "<div class=\"{class}\" aria-hidden=\"true\">");
+    for token in tokens {
+        let text = escape(&visible(token));
+        // A single letter stands upright, also where longer labels run downwards.
+        let class = match token.chars().count() {
+            0 | 1 => " class=\"one\"",
+            _ => "",
+        };
+        // More than the style sheet has room for, about.
+        let title = match width(token) > 110.0 {
+            true => format!(" title=\"{text}\""),
+            false => String::new(),
+        };
+        let _ = write!(html, "<span{class}{title}>{text}</span>");
+    }
+    html.push_str("</div>\n");
+}
+
+/// The numbers of a matrix, for the script.
+pub(super) fn weights(html: &mut String, layer: usize, head: usize, matrix: &Matrix) {
+    let packed = pack(matrix);
+    let _ = writeln!(
+        html,
+        "<script type=\"text/plain\" class=\"weights\" data-layer=\"{layer}\" data-head=\"{head}\" \
+         data-low=\"{}\" data-high=\"{}\">{}</script>",
+        packed.low, packed.high, packed.text
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_weights_are_lifted() {
+        let sharp = Matrix::new(2, 2, vec![1.0, 0.0, 0.2, 0.8]).unwrap();
+        let mut causal = vec![0.0; 64];
+        for row in 0..8 {
+            causal[8 * row..=9 * row].fill(1.0 / (row + 1) as f32);
+        }
+        let causal = Matrix::new(8, 8, causal).unwrap();
+        assert!(!are_small(&[&sharp]));
+        assert!(are_small(&[&causal]));
+        assert!(!are_small(&[]));
+    }
+
+    #[test]
+    fn labels_stand_upright_or_tell_what_is_cut() {
+        let mut html = String::new();
+        labels(
+            &mut html,
+            "keys",
+            &["好".to_owned(), "ab".to_owned(), "x".repeat(40)],
+        );
+        assert!(html.contains("<span class=\"one\">好</span><span>ab</span><span title=\"xxx"));
+    }
+}

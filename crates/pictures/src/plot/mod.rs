@@ -1,0 +1,397 @@
+//! Lines over two axes, as an SVG that stands alone and suits light and dark pages.
+
+mod axis;
+
+use std::fmt::Write;
+
+pub use axis::{Axis, Scale, Ticks};
+
+use crate::escape;
+
+/// One line of a plot.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Line {
+    /// Its name in the legend.
+    pub name: String,
+    /// What the legend says behind the name.
+    pub note: String,
+    /// Which colour.
+    pub colour: usize,
+    /// Which stroke.
+    pub stroke: usize,
+    /// Points by rising `x`.
+    pub points: Vec<(f64, f64)>,
+    /// Around the line, `(x, low, high)` by rising `x`; may be empty.
+    pub band: Vec<(f64, f64, f64)>,
+    /// Whether each point is marked.
+    pub marked: bool,
+}
+
+/// Lines, their axes and a title.
+#[derive(Debug, Clone)]
+pub struct Plot {
+    /// Above the plot.
+    pub title: String,
+    /// Below it.
+    pub x: Axis,
+    /// To the left of it.
+    pub y: Axis,
+    /// What is drawn.
+    pub lines: Vec<Line>,
+    /// What to say where there is nothing to draw.
+    pub nothing: &'static str,
+}
+
+/// Sizes in the SVG's own units.
+const WIDTH: f64 = 620.0;
+const HEIGHT: f64 = 360.0;
+const LEFT: f64 = 74.0;
+const RIGHT: f64 = 16.0;
+const TOP: f64 = 38.0;
+const BOTTOM: f64 = 46.0;
+const LEGEND_LINE: f64 = 19.0;
+/// Room for a label below the plot.
+const LABEL: f64 = 44.0;
+/// Characters of the legend, about 6 units each, that the width has room for.
+const LEGEND_LETTERS: usize = 84;
+
+/// Colours that differ for eyes that see fewer of them (Okabe and Ito 2008, the
+/// yellow left out: it is too pale on white).
+const COLOURS: [&str; 7] = [
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#888888",
+];
+const STROKES: [&str; 5] = ["", "7 4", "2 3", "10 3 2 3", "1 5"];
+
+/// The first colour is too dark for a black page.
+const STYLE: &str = "
+.zoo-text { font: 12px system-ui, sans-serif; fill: #333 }
+.zoo-title { font: 600 14px system-ui, sans-serif; fill: #111 }
+.zoo-grid { stroke: #8884; stroke-width: 1 }
+@media (prefers-color-scheme: dark) {
+.zoo-text { fill: #ccc } .zoo-title { fill: #eee }
+[stroke=\"#0072b2\"] { stroke: #3ea0e0 } [fill=\"#0072b2\"] { fill: #3ea0e0 }
+}
+";
+
+impl Plot {
+    /// Draws the lines; an empty plot says that there is nothing to draw. Points that an
+    /// axis has no place for are left out.
+    pub fn to_svg(&self) -> String {
+        let holds = |x: f64, y: f64| self.x.holds(x) && self.y.holds(y);
+        let drawn: Vec<Line> = self
+            .lines
+            .iter()
+            .map(|line| {
+                let mut line = line.clone();
+                line.points.retain(|(x, y)| holds(*x, *y));
+                line.band
+                    .retain(|(x, low, high)| holds(*x, *low) && holds(*x, *high));
+                line
+            })
+            .filter(|line| !line.points.is_empty())
+            .collect();
+        let height = HEIGHT + LEGEND_LINE * drawn.len() as f64 + 8.0;
+        let title = escape(&self.title);
+        let mut svg = format!(
+            r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{title}">
+<style>{STYLE}</style>
+<text class="zoo-title" x="{LEFT}" y="20">{title}</text>
+"#
+        );
+        if drawn.is_empty() {
+            let _ = writeln!(
+                svg,
+                r#"<text class="zoo-text" x="{LEFT}" y="{}">{}</text>"#,
+                HEIGHT / 2.0,
+                escape(self.nothing)
+            );
+        } else {
+            let frame = Frame::around(self, &drawn);
+            frame.draw_axes(&mut svg);
+            // Bands below all lines.
+            for line in &drawn {
+                frame.draw_band(&mut svg, line);
+            }
+            for (at, line) in drawn.iter().enumerate() {
+                frame.draw_line(&mut svg, line);
+                draw_legend(&mut svg, line, at);
+            }
+        }
+        svg.push_str("</svg>\n");
+        svg
+    }
+}
+
+/// A plot with the ends of its axes.
+struct Frame<'a> {
+    plot: &'a Plot,
+    x_ends: (f64, f64),
+    y_ends: (f64, f64),
+}
+
+impl<'a> Frame<'a> {
+    fn around(plot: &'a Plot, lines: &[Line]) -> Self {
+        let points = || lines.iter().flat_map(|line| &line.points);
+        let bands = || lines.iter().flat_map(|line| &line.band);
+        let low_and_high = bands().flat_map(|(_, low, high)| [*low, *high]);
+        Self {
+            plot,
+            x_ends: plot.x.ends(points().map(|point| point.0)),
+            y_ends: plot
+                .y
+                .ends(points().map(|point| point.1).chain(low_and_high)),
+        }
+    }
+
+    fn x(&self, number: f64) -> f64 {
+        let (low, high) = self.x_ends;
+        LEFT + (self.plot.x.place(number) - low) / (high - low) * (WIDTH - LEFT - RIGHT)
+    }
+
+    fn y(&self, number: f64) -> f64 {
+        let (low, high) = self.y_ends;
+        let share = (self.plot.y.place(number) - low) / (high - low);
+        HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
+    }
+
+    fn draw_axes(&self, svg: &mut String) {
+        for tick in self.plot.y.ticks(self.y_ends) {
+            let (at, label) = (self.y(tick), escape(&(self.plot.y.label)(tick)));
+            let _ = writeln!(
+                svg,
+                r#"<line class="zoo-grid" x1="{LEFT}" x2="{x2}" y1="{at:.1}" y2="{at:.1}"/><text class="zoo-text" x="{tx}" y="{ty:.1}" text-anchor="end">{label}</text>"#,
+                x2 = WIDTH - RIGHT,
+                tx = LEFT - 8.0,
+                ty = at + 4.0,
+            );
+        }
+        let mut ticks = self.plot.x.ticks(self.x_ends);
+        ticks.sort_by(f64::total_cmp);
+        ticks.dedup();
+        // Labels that would run into each other are left out.
+        let mut last_label = f64::NEG_INFINITY;
+        for tick in ticks {
+            let at = self.x(tick);
+            let _ = writeln!(
+                svg,
+                r#"<line class="zoo-grid" x1="{at:.1}" x2="{at:.1}" y1="{TOP}" y2="{}"/>"#,
+                HEIGHT - BOTTOM
+            );
+            if at - last_label > LABEL {
+                last_label = at;
+                let _ = writeln!(
+                    svg,
+                    r#"<text class="zoo-text" x="{at:.1}" y="{}" text-anchor="middle">{}</text>"#,
+                    HEIGHT - BOTTOM + 17.0,
+                    escape(&(self.plot.x.label)(tick))
+                );
+            }
+        }
+        let _ = writeln!(
+            svg,
+            r#"<text class="zoo-text" x="{}" y="{}" text-anchor="middle">{}</text>"#,
+            (LEFT + WIDTH - RIGHT) / 2.0,
+            HEIGHT - BOTTOM + 34.0,
+            escape(&self.plot.x.title)
+        );
+    }
+
+    fn draw_band(&self, svg: &mut String, line: &Line) {
+        if line.band.is_empty() {
+            return;
+        }
+        let above = line.band.iter().map(|(x, _, high)| (*x, *high));
+        let below = line.band.iter().rev().map(|(x, low, _)| (*x, *low));
+        let _ = writeln!(
+            svg,
+            r#"<polygon fill="{}" fill-opacity="0.18" points="{}"/>"#,
+            COLOURS[line.colour % COLOURS.len()],
+            self.path(above.chain(below))
+        );
+    }
+
+    fn draw_line(&self, svg: &mut String, line: &Line) {
+        let _ = writeln!(
+            svg,
+            r#"<polyline fill="none" stroke="{}" stroke-width="2" stroke-linejoin="round" stroke-dasharray="{}" points="{}"/>"#,
+            COLOURS[line.colour % COLOURS.len()],
+            STROKES[line.stroke % STROKES.len()],
+            self.path(line.points.iter().copied())
+        );
+        if !line.marked {
+            return;
+        }
+        for (x, y) in &line.points {
+            let title = format!(
+                "{} at {} = {}: {}",
+                line.name,
+                self.plot.x.title,
+                (self.plot.x.label)(*x),
+                (self.plot.y.label)(*y)
+            );
+            svg.push_str(&mark(line.colour, self.x(*x), self.y(*y), &title));
+        }
+    }
+
+    fn path(&self, points: impl Iterator<Item = (f64, f64)>) -> String {
+        let path: Vec<String> = points
+            .map(|(x, y)| format!("{:.1},{:.1}", self.x(x), self.y(y)))
+            .collect();
+        path.join(" ")
+    }
+}
+
+/// Below the plot, a row for each line, where it hides nothing.
+fn draw_legend(svg: &mut String, line: &Line, at: usize) {
+    let key = HEIGHT + LEGEND_LINE * at as f64 + 6.0;
+    let colour = COLOURS[line.colour % COLOURS.len()];
+    let dashes = STROKES[line.stroke % STROKES.len()];
+    let whole = format!("{}{}", line.name, line.note);
+    let mut text: String = whole.chars().take(LEGEND_LETTERS).collect();
+    if text.len() < whole.len() {
+        text.push('…');
+    }
+    let _ = writeln!(
+        svg,
+        r#"<line x1="{LEFT}" x2="{x2}" y1="{key}" y2="{key}" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"/><text class="zoo-text" x="{tx}" y="{ty}">{text}</text>"#,
+        x2 = LEFT + 34.0,
+        tx = LEFT + 42.0,
+        ty = key + 4.0,
+        text = escape(&text),
+    );
+    if line.marked {
+        svg.push_str(&mark(line.colour, LEFT + 17.0, key, &line.name));
+    }
+}
+
+/// A point of a line: when colours begin again, another shape.
+fn mark(colour: usize, x: f64, y: f64, title: &str) -> String {
+    let (round, colour) = (colour / COLOURS.len(), COLOURS[colour % COLOURS.len()]);
+    let shape = match round {
+        0 => format!(r#"<circle cx="{x:.1}" cy="{y:.1}" r="3.5" fill="{colour}">"#),
+        1 => format!(
+            r#"<rect x="{:.1}" y="{:.1}" width="8" height="8" fill="{colour}">"#,
+            x - 4.0,
+            y - 4.0
+        ),
+        _ => format!(
+            r#"<path d="M {x:.1} {:.1} l 5 9 h -10 z" fill="{colour}">"#,
+            y - 5.5
+        ),
+    };
+    let name = ["circle", "rect", "path"][round.min(2)];
+    format!("{shape}<title>{}</title></{name}>\n", escape(title))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::number;
+
+    fn plot(scale: Scale, lines: Vec<Line>) -> Plot {
+        let axis = |title: &str, scale| Axis {
+            title: title.to_owned(),
+            scale,
+            ticks: Ticks::Decimal,
+            label: number,
+            air: 0.05,
+            with: None,
+        };
+        Plot {
+            title: "a & b".to_owned(),
+            x: axis("x", Scale::Linear),
+            y: axis("y", scale),
+            lines,
+            nothing: "nothing <here>",
+        }
+    }
+
+    fn line(points: Vec<(f64, f64)>) -> Line {
+        Line {
+            name: "a <b>".to_owned(),
+            points,
+            marked: true,
+            ..Line::default()
+        }
+    }
+
+    /// The number of an attribute in the first tag of `text`.
+    fn attribute(text: &str, name: &str) -> f64 {
+        let rest = text
+            .split_once(&format!("{name}=\""))
+            .expect("an attribute");
+        let number = rest.1.split_once('"').expect("its end").0;
+        number.parse().expect("a number")
+    }
+
+    #[test]
+    fn more_is_further_right_and_higher() {
+        for scale in [Scale::Linear, Scale::Log] {
+            let svg = plot(scale, vec![line(vec![(1.0, 1.0), (2.0, 2.0)])]).to_svg();
+            let circles: Vec<&str> = svg.split("<circle").skip(1).collect();
+            assert_eq!(circles.len(), 3, "two points and the legend's");
+            assert!(attribute(circles[0], "cx") < attribute(circles[1], "cx"));
+            assert!(attribute(circles[0], "cy") > attribute(circles[1], "cy"));
+        }
+    }
+
+    #[test]
+    fn the_legend_lies_below_the_plot() {
+        let svg = plot(Scale::Linear, vec![line(vec![(1.0, 1.0), (2.0, 2.0)]); 3]).to_svg();
+        let texts: Vec<&str> = svg
+            .split("<text")
+            .filter(|text| text.contains("a &lt;b&gt;<"))
+            .collect();
+        assert_eq!(texts.len(), 3);
+        let places: Vec<f64> = texts.iter().map(|text| attribute(text, "y")).collect();
+        assert!(
+            places.iter().all(|y| *y > HEIGHT - BOTTOM + 34.0),
+            "{places:?}"
+        );
+        assert!(
+            places.windows(2).all(|pair| pair[1] - pair[0] > 12.0),
+            "{places:?}"
+        );
+    }
+
+    #[test]
+    fn what_has_no_place_is_left_out() {
+        let points = vec![
+            (1.0, 0.0),
+            (2.0, 3.0),
+            (3.0, f64::NAN),
+            (4.0, f64::INFINITY),
+        ];
+        let log = plot(Scale::Log, vec![line(points.clone())]).to_svg();
+        assert_eq!(log.matches("<circle").count(), 2);
+        let linear = plot(Scale::Linear, vec![line(points)]).to_svg();
+        assert_eq!(linear.matches("<circle").count(), 3);
+        assert!(
+            !linear.contains("NaN") && !linear.contains("inf"),
+            "{linear}"
+        );
+        let nothing = plot(Scale::Log, vec![line(vec![(1.0, -1.0)])]).to_svg();
+        assert!(nothing.contains("nothing &lt;here&gt;"));
+    }
+
+    #[test]
+    fn colours_that_begin_again_have_another_shape() {
+        let lines = [0, COLOURS.len(), 2 * COLOURS.len()].map(|colour| Line {
+            colour,
+            ..line(vec![(1.0, 1.0)])
+        });
+        let svg = plot(Scale::Linear, lines.to_vec()).to_svg();
+        for shape in ["<circle", "<rect", "<path"] {
+            assert_eq!(svg.matches(shape).count(), 2, "{shape}: {svg}");
+        }
+    }
+
+    #[test]
+    fn a_long_name_is_cut_and_text_is_escaped() {
+        let mut long = line(vec![(1.0, 1.0)]);
+        long.note = "好".repeat(200);
+        let svg = plot(Scale::Linear, vec![long]).to_svg();
+        assert!(svg.contains("好…</text>") && svg.contains("aria-label=\"a &amp; b\""));
+        assert!(!svg.contains("<b>"));
+    }
+}

@@ -1,0 +1,74 @@
+//! Numbers the way people read them.
+
+/// A count with its thousands apart: `16,384`.
+pub fn count(n: usize) -> String {
+    let digits = n.to_string();
+    let mut grouped = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// A number with three digits that mean something, and no more.
+pub fn three_digits(x: f64) -> String {
+    match x.abs() {
+        size if size < 9.995 => format!("{x:.2}"),
+        size if size < 99.95 => format!("{x:.1}"),
+        _ => format!("{x:.0}"),
+    }
+}
+
+/// A measure of any size: four digits that mean something, without zeros at the end.
+pub fn number(x: f64) -> String {
+    if x == 0.0 {
+        return "0".to_owned();
+    }
+    if !x.is_finite() {
+        return x.to_string();
+    }
+    let exponent = x.abs().log10().floor() as i32;
+    if !(-4..=5).contains(&exponent) {
+        return format!("{x:.3e}").replace(".000e", "e").replace("00e", "e");
+    }
+    if exponent >= 3 && (x - x.round()).abs() < 1e-9 {
+        let sign = if x < 0.0 { "-" } else { "" };
+        return format!("{sign}{}", count(x.abs().round() as usize));
+    }
+    let text = format!("{x:.*}", (3 - exponent).max(0) as usize);
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_mean_something() {
+        assert_eq!(three_digits(9.996), "10.0");
+        let numbers = [
+            0.0, 1.0, 0.5, 1.88, 12.345678, 0.0001, 25_000.0, -3.25, 1234.5,
+        ];
+        let texts = numbers.map(number);
+        assert_eq!(
+            texts,
+            [
+                "0", "1", "0.5", "1.88", "12.35", "0.0001", "25,000", "-3.25", "1234"
+            ]
+        );
+        assert_eq!(number(3e-7), "3e-7");
+        assert_eq!(number(f64::INFINITY), "inf");
+    }
+
+    #[test]
+    fn thousands_are_set_apart() {
+        let grouped = [1, 128, 1024, 16_384, 1_000_000].map(count);
+        assert_eq!(grouped, ["1", "128", "1,024", "16,384", "1,000,000"]);
+    }
+}
