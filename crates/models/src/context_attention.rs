@@ -56,6 +56,13 @@ impl ContextAttentionConfig {
 }
 
 impl ContextAttention {
+    /// Floating-point operations of the matmuls over so many places: the projection, a product
+    /// with the vector that asks, and a share in the result.
+    pub fn flops(&self, places: usize) -> f64 {
+        let [d_model, d_attention] = self.projection.weight.lazy_shape().dims();
+        2.0 * places as f64 * (d_model * d_attention + d_attention + d_model) as f64
+    }
+
     /// The places that the pattern shows, as one vector; zeros where it shows none.
     ///
     /// # Shapes

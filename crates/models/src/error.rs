@@ -58,6 +58,15 @@ pub enum ModelError {
         /// How many there are.
         vocabulary: usize,
     },
+    /// A batch of nothing.
+    #[error("a batch must have a row at least, got none")]
+    NoRows,
+    /// A model that would forget while it generates, and remember all for a gradient.
+    #[error(
+        "the model is on a device that takes gradients: generate with one that does not, which \
+         its `valid` gives"
+    )]
+    TakesGradients,
     /// A sequence is longer than the model has positions for.
     #[error("row {row} has {length} tokens, and the model has positions for {longest} of them")]
     TooLong {

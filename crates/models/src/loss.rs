@@ -1,19 +1,19 @@
 //! How far predictions are from the tokens that came.
 
-use burn::tensor::Tensor;
 use burn::tensor::activation::log_softmax;
+use burn::tensor::{DType, Tensor};
 
 use crate::Tokens;
 
 /// The cross-entropy of predictions with the tokens that came, averaged over those; padding
-/// is not counted. `smoothing` is the share of each token's weight that goes to all others
+/// is not counted. `smoothing` is the share of each token's weight that goes to all tokens
 /// alike: Szegedy et al., [Rethinking the Inception Architecture](https://arxiv.org/abs/1512.00567), 2015.
 ///
 /// # Shapes
 ///
 /// - logits: `[batch, seq, vocabulary]`
 /// - targets: `[batch, seq]`
-/// - result: `[1]`
+/// - result: `[1]`, in `f32`
 ///
 /// # Panics
 ///
@@ -31,7 +31,8 @@ pub fn token_loss(logits: Tensor<3>, targets: &Tokens, smoothing: f64) -> Tensor
     );
     let present = targets.presence(); // [batch, seq]
     let count = targets.lengths().iter().sum::<usize>().max(1) as f64;
-    let logs = log_softmax(logits, 2);
+    // A sum over a batch soon has more digits than a half type holds.
+    let logs = log_softmax(logits.cast(DType::F32), 2);
     let own = logs
         .clone()
         .gather(2, targets.ids().reshape([batch, seq, 1]))

@@ -1,6 +1,6 @@
 //! Sequences of tokens, checked where that costs nothing: on the host.
 
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use zoo_attention::Pattern;
 
 use crate::ModelError;
@@ -56,17 +56,16 @@ impl Tokens {
     ///
     /// # Errors
     ///
-    /// [`ModelError::Token`] or [`ModelError::TooLong`] if the model cannot take one of them.
-    ///
-    /// # Panics
-    ///
-    /// If there is no sequence at all.
+    /// [`ModelError::Token`] or [`ModelError::TooLong`] if the model cannot take one of them,
+    /// [`ModelError::NoRows`] if there is none.
     pub fn new<Row: AsRef<[u32]>>(
         rows: &[Row],
         limits: Limits,
         device: &Device,
     ) -> Result<Self, ModelError> {
-        assert!(!rows.is_empty(), "tokens: a batch needs a row, got none");
+        if rows.is_empty() {
+            return Err(ModelError::NoRows);
+        }
         for (row, ids) in rows.iter().enumerate() {
             limits.check(row, ids.as_ref())?;
         }
@@ -116,17 +115,29 @@ impl Tokens {
     /// Hides what is padding from everybody.
     pub fn pattern(&self) -> Pattern {
         let [_, seq] = self.dims();
-        match self.lengths.iter().all(|length| *length == seq) {
-            true => Pattern::Full,
-            false => Pattern::key_lengths(self.lengths.clone()),
-        }
+        shown(&self.lengths, seq)
     }
 
-    /// One for a token, zero for padding: `[batch, seq]`.
+    /// One for a token, zero for padding: `[batch, seq]`, in `f32`.
     pub fn presence(&self) -> Tensor<2> {
         let [batch, seq] = self.dims();
         let row = |length: usize| (0..seq).map(move |place| f32::from(u8::from(place < length)));
         let numbers: Vec<f32> = self.lengths.iter().copied().flat_map(row).collect();
-        Tensor::from_data(TensorData::new(numbers, [batch, seq]), &self.ids.device())
+        let options = (&self.ids.device(), DType::F32);
+        Tensor::from_data(TensorData::new(numbers, [batch, seq]), options)
     }
+}
+
+/// Shows so many places of each row of `seq`, and hides what is behind.
+pub(crate) fn shown(lengths: &[usize], seq: usize) -> Pattern {
+    match lengths.iter().all(|length| *length == seq) {
+        true => Pattern::Full,
+        false => Pattern::key_lengths(lengths),
+    }
+}
+
+/// Numbers of rows, for a tensor's `select`.
+pub(crate) fn row_numbers(rows: &[usize], device: &Device) -> Tensor<1, Int> {
+    let numbers: Vec<i64> = rows.iter().map(|row| *row as i64).collect();
+    Tensor::from_data(TensorData::new(numbers, [rows.len()]), device)
 }

@@ -121,7 +121,10 @@ impl TilePlan {
     /// The share that is computed of one example.
     pub(super) fn density_of(&self, example: usize) -> f64 {
         let of_row = |row: usize| {
-            let keys: usize = self.tiles(example, row).map(|(keys, _)| keys.len()).sum();
+            let [_, width] = self.tile;
+            let end_of = |tile: usize| (tile * width).min(self.seq[1]);
+            let of_run = |run: &TileRun| end_of(run.tiles.end) - end_of(run.tiles.start);
+            let keys: usize = self.runs(example, row).iter().map(of_run).sum();
             self.queries(row).len() * keys
         };
         let computed: usize = (0..self.rows()).map(of_row).sum();

@@ -34,12 +34,17 @@ pub(crate) fn trials(device: &Device) -> Vec<Trial> {
         ("pytorch-gpt2 as linear layers", gpt2_as_linear),
         ("pytorch-gpt2 as torch.save wrote it", gpt2_as_saved),
         ("pytorch-gpt2, what is wrong is named", gpt2_wrong),
+        ("pytorch-gpt2, damaged", gpt2_damaged),
     ] {
         let (golden, device) = (golden.under("gpt2."), device.clone());
         trials.push(Trial::test(format!("golden/{name}"), move || {
             test(&golden, &device)
         }));
     }
+    let (tied, tied_on) = (golden.under("transformer-post-relu."), device.clone());
+    trials.push(Trial::test("golden/pytorch-transformer, tied", move || {
+        transformer_tied(&tied, &tied_on)
+    }));
     let (golden, device) = (golden.under("han."), device.clone());
     trials.push(Trial::test("golden/pytorch-han", move || {
         han(&golden, &device)
@@ -93,21 +98,58 @@ fn same<const D: usize>(golden: &Golden, name: &str, got: Tensor<D>) -> Result<(
     }
 }
 
+fn small_transformer(source_vocabulary: usize) -> TransformerConfig {
+    TransformerConfig::new(source_vocabulary, 11)
+        .with_d_model(16)
+        .with_heads(2)
+        .with_encoder_layers(2)
+        .with_decoder_layers(2)
+        .with_d_feed_forward(Some(24))
+        .with_tying(Tying::None)
+}
+
+/// Vectors that are one in PyTorch are there several times in its files.
+fn transformer_tied(golden: &Golden, device: &Device) -> Result<(), Failed> {
+    let all = weights(golden);
+    let target = all.get("target_embedding.weight").expect("its own key");
+    let with = |same: &[&str]| {
+        let keys = all.keys().filter(|key| *key != "output.bias");
+        let tensor = |key: &str| {
+            let data = match same.contains(&key) {
+                true => target,
+                false => all.get(key).expect("its own key"),
+            };
+            (key.to_owned(), data.clone())
+        };
+        Weights::of_tensors(keys.map(tensor).collect::<Vec<_>>())
+    };
+    let everywhere = ["source_embedding.weight", "output.weight"];
+    for (tying, same, source) in [
+        (Tying::All, &everywhere[..], 11),
+        (Tying::Decoder, &everywhere[1..], 13),
+    ] {
+        let model = small_transformer(source).with_tying(tying).init(device);
+        import::nn_transformer(with(same))?.apply(model)?;
+    }
+    // An output of its own beside two embeddings that are equal.
+    let model = small_transformer(11).init(device);
+    let weights = import::nn_transformer(with(&everywhere[..1]))?;
+    let error = weights
+        .apply(model)
+        .expect_err("the output has no bias here");
+    assert_eq!(error.to_string(), "key head.bias is missing");
+    Ok(())
+}
+
 fn transformer(
     golden: &Golden,
     norm: Norm,
     activation: Activation,
     device: &Device,
 ) -> Result<(), Failed> {
-    let model = TransformerConfig::new(13, 11)
-        .with_d_model(16)
-        .with_heads(2)
-        .with_encoder_layers(2)
-        .with_decoder_layers(2)
-        .with_d_feed_forward(Some(24))
+    let model = small_transformer(13)
         .with_norm(norm)
         .with_activation(activation)
-        .with_tying(Tying::None)
         .init(device);
     let model = import::nn_transformer(weights(golden))?.apply(model)?;
     let lengths = whole(golden, "lengths");
@@ -189,6 +231,39 @@ fn gpt2_as_saved(golden: &Golden, device: &Device) -> Result<(), Failed> {
     gpt2_gives(golden, Weights::read(file)?, device)
 }
 
+/// What torch.save wrote, cut short anywhere or with a bit turned: refused, or the same.
+fn gpt2_damaged(_: &Golden, device: &Device) -> Result<(), Failed> {
+    let file = include_bytes!("../../golden/gpt2.pt");
+    let path = std::env::temp_dir().join(format!("zoo-damaged-{}.pt", std::process::id()));
+    let reads = |bytes: &[u8]| {
+        std::fs::write(&path, bytes)?;
+        let read = Weights::read(&path).and_then(import::gpt2);
+        Ok::<_, Failed>(read.and_then(|weights| weights.apply(small_gpt2().init(device))))
+    };
+    for length in (0..file.len()).step_by(file.len() / 40) {
+        assert!(
+            reads(&file[..length])?.is_err(),
+            "{length} bytes of {}",
+            file.len()
+        );
+    }
+    let whole = Weights::of(&reads(file)?.map_err(|error| error.to_string())?);
+    for at in (0..file.len()).step_by(file.len() / 120) {
+        let mut bytes = file.to_vec();
+        bytes[at] ^= 0x10;
+        if let Ok(model) = reads(&bytes)? {
+            let read = Weights::of(&model);
+            let are_equal = whole.keys().all(|key| whole.get(key) == read.get(key));
+            assert!(
+                are_equal,
+                "byte {at} was turned, and other numbers were read"
+            );
+        }
+    }
+    std::fs::remove_file(&path)?;
+    Ok(())
+}
+
 fn gpt2_wrong(golden: &Golden, device: &Device) -> Result<(), Failed> {
     let whole = weights(golden);
     let without = |missing: &str| {
@@ -203,8 +278,14 @@ fn gpt2_wrong(golden: &Golden, device: &Device) -> Result<(), Failed> {
     };
     let missing = message(import::gpt2(without("h.1.mlp.c_fc.bias")));
     assert_eq!(missing, "key layers.1.feed_forward.inner.bias is missing");
-    let missing = message(import::gpt2(without("h.1.ln_2.weight")));
-    assert_eq!(missing, "key h.1.ln_2.weight is missing");
+    for key in [
+        "h.1.ln_2.weight",
+        "h.1.attn.c_attn.weight",
+        "h.0.attn.c_attn.weight",
+    ] {
+        let missing = message(import::gpt2(without(key)));
+        assert_eq!(missing, format!("key {key} is missing"));
+    }
 
     let larger = GptConfig::new(18, 16, 2, 2)
         .with_positions(PositionsConfig::Learned { longest: 12 })

@@ -52,8 +52,8 @@ fn four() -> [Document; 4] {
     [
         vec![vec![1, 2, 3], vec![4]],
         vec![vec![5, 6]],
-        vec![vec![2, 1], vec![3, 3, 8, 7], vec![4, 4]],
-        vec![vec![6, 6, 2], vec![5]],
+        vec![vec![2, 1], vec![3, 7, 8]],
+        vec![vec![6], vec![5]],
     ]
 }
 
@@ -89,28 +89,26 @@ fn rows(judged: &Judged, document: usize) -> Result<[Vec<f32>; 3], Failed> {
 
 const TESTS: &[(&str, Test)] = &[
     ("padding-changes-nothing", |device| {
-        for cell in [Cell::Gru, Cell::Lstm] {
-            let model = config().with_cell(cell).init(device);
-            let documents = four();
-            let together = model.forward(&batch(&documents, device)?);
-            let [_, sentences, words] = together.word_weights.dims();
-            for (at, document) in documents.iter().enumerate() {
-                let alone = batch(std::slice::from_ref(document), device)?;
-                let [_, own_sentences, own_words] = alone.dims();
-                let [logits, word_weights, sentence_weights] = rows(&model.forward(&alone), 0)?;
-                let got = rows(&together, at)?;
-                same("logits", &got[0], &logits)?;
-                // The weights alone, with zeros where the others go on.
-                let mut padded = vec![0.0; sentences * words];
-                let own = word_weights.chunks_exact(own_words);
-                for (sentence, weights) in padded.chunks_exact_mut(words).zip(own) {
-                    sentence[..own_words].copy_from_slice(weights);
-                }
-                same("word weights", &got[1], &padded)?;
-                let mut padded = vec![0.0; sentences];
-                padded[..own_sentences].copy_from_slice(&sentence_weights);
-                same("sentence weights", &got[2], &padded)?;
+        let model = config().init(device);
+        let documents = four();
+        let together = model.forward(&batch(&documents, device)?);
+        let [_, sentences, words] = together.word_weights.dims();
+        for (at, document) in documents.iter().enumerate() {
+            let alone = batch(std::slice::from_ref(document), device)?;
+            let [_, own_sentences, own_words] = alone.dims();
+            let [logits, word_weights, sentence_weights] = rows(&model.forward(&alone), 0)?;
+            let got = rows(&together, at)?;
+            same("logits", &got[0], &logits)?;
+            // The weights alone, with zeros where the others go on.
+            let mut padded = vec![0.0; sentences * words];
+            let own = word_weights.chunks_exact(own_words);
+            for (sentence, weights) in padded.chunks_exact_mut(words).zip(own) {
+                sentence[..own_words].copy_from_slice(weights);
             }
+            same("word weights", &got[1], &padded)?;
+            let mut padded = vec![0.0; sentences];
+            padded[..own_sentences].copy_from_slice(&sentence_weights);
+            same("sentence weights", &got[2], &padded)?;
         }
         Ok(())
     }),

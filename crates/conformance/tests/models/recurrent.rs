@@ -431,7 +431,7 @@ const TESTS: &[(&str, Test)] = &[
         let without = RecurrentConfig::new(2, 3).with_bias(false).init(device);
         let mut with = RecurrentConfig::new(2, 3).init(device);
         let mut layer = without.layers[0].clone();
-        for weights in &mut layer.forward {
+        if let Some(weights) = &mut layer.forward {
             let zeros = || Some(Param::from_tensor(Tensor::zeros([9], device)));
             weights.input.bias = zeros();
             weights.hidden.bias = zeros();

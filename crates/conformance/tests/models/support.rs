@@ -30,7 +30,7 @@ pub(crate) fn same<const D: usize>(got: Tensor<D>, want: Tensor<D>) -> Result<()
     Ok(())
 }
 
-/// Whether a model learns a few examples by heart: the loss falls below a hundredth of a nat.
+/// Whether a model learns a few examples by heart: the loss falls below a fiftieth of a nat.
 pub(crate) fn overfits<M: Module>(
     mut model: M,
     rate: f64,

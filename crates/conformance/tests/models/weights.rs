@@ -120,7 +120,7 @@ fn is_not_written_over(device: &Device, folder: &Path) -> Result<(), Failed> {
 }
 
 fn needs_a_format(device: &Device, folder: &Path) -> Result<(), Failed> {
-    for name in ["model", "model.bin", "model.pt"] {
+    for name in ["model", "model.onnx", "model.pt"] {
         let error = Weights::of(&two(device)).write(folder.join(name));
         let error = error.expect_err("no format of ours");
         let text = error.to_string();
@@ -214,13 +214,18 @@ fn changes_are_noticed(device: &Device, folder: &Path) -> Result<(), Failed> {
 fn is_renamed(device: &Device, _: &Path) -> Result<(), Failed> {
     let model = two(device);
     let names = KeyRemapper::new().add_pattern(r"^first\.", "encoder.0.")?;
-    let renamed = Weights::of(&model).renamed(&names);
+    let renamed = Weights::of(&model).renamed(&names)?;
     assert!(renamed.get("encoder.0.weight").is_some());
     let message = "key first.weight is missing";
     refused(renamed.clone().apply(two(device)), message)?;
     let back = KeyRemapper::new().add_pattern(r"^encoder\.0\.", "first.")?;
-    let read = renamed.renamed(&back).apply(two(device))?;
+    let read = renamed.renamed(&back)?.apply(two(device))?;
     assert_eq!(numbers(&read), numbers(&model));
+
+    let same = KeyRemapper::new().add_pattern(r"^(first|second)\.", "only.")?;
+    let error = Weights::of(&model).renamed(&same).expect_err("two weights");
+    let message = "keys first.weight and second.weight would both be only.weight";
+    assert_eq!(error.to_string(), message);
     Ok(())
 }
 

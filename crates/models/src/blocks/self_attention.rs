@@ -7,8 +7,10 @@
 
 use std::collections::BTreeMap;
 
-use burn::tensor::{Int, Tensor, TensorData};
+use burn::tensor::Tensor;
 use zoo_attention::{DecodeCache, MechanismConfig, MultiHeadAttention, Pattern};
+
+use crate::tokens::row_numbers;
 
 /// Who sees whom in a batch of sequences.
 #[derive(Debug, Clone, Copy)]
@@ -47,11 +49,6 @@ impl Sight<'_> {
     fn attend_by_length(&self, attention: &MultiHeadAttention, places: Tensor<3>) -> Tensor<3> {
         let [batch, seq, d_model] = places.dims();
         let device = places.device();
-        let index = |rows: &[usize]| {
-            let rows: Vec<i64> = rows.iter().map(|row| *row as i64).collect();
-            let count = rows.len();
-            Tensor::<1, Int>::from_data(TensorData::new(rows, [count]), &device)
-        };
         let mut rows_of: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (row, length) in self.lengths.iter().enumerate() {
             rows_of.entry(*length).or_default().push(row);
@@ -67,7 +64,7 @@ impl Sight<'_> {
             if length > 0 {
                 let own = places
                     .clone()
-                    .select(0, index(rows))
+                    .select(0, row_numbers(rows, &device))
                     .slice_dim(1, 0..length);
                 let pattern = pattern.clone();
                 part.push(attention.forward(own.clone(), own.clone(), own, pattern));
@@ -83,7 +80,7 @@ impl Sight<'_> {
         for (at, row) in rows_of.values().flatten().enumerate() {
             order[*row] = at;
         }
-        Tensor::cat(parts, 0).select(0, index(&order))
+        Tensor::cat(parts, 0).select(0, row_numbers(&order, &device))
     }
 }
 

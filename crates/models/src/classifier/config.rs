@@ -81,7 +81,9 @@ pub struct ClassifierConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pooling {
-    /// A learned vector is put before the tokens, and what becomes of it is taken.
+    /// A learned vector is put before the tokens, and what becomes of it is taken. With a
+    /// mechanism that sees neighbours alone it learns of the others layer by layer, or not at
+    /// all: `longformer` and `bigbird` have global places for it.
     Cls,
     /// The mean of all places.
     Mean,
@@ -118,7 +120,7 @@ impl ClassifierConfig {
         let plan = self.plan();
         plan.check()?;
         check_encoder_mechanism("mechanism", &self.mechanism)?;
-        plan.check_self("attention", &self.mechanism)
+        plan.check_self("mechanism", &self.mechanism)
     }
 
     /// Makes the model.
@@ -222,7 +224,7 @@ mod tests {
             fine()
                 .with_mechanism(Mechanism::Lsh.into())
                 .with_positions(PositionsConfig::Alibi),
-            "attention: mechanism lsh sorts places by their hashes, which ALiBi cannot follow",
+            "mechanism: mechanism lsh sorts places by their hashes, which ALiBi cannot follow",
         );
     }
 

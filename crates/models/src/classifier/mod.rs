@@ -127,15 +127,11 @@ impl Classifier {
         let places = seq + usize::from(self.cls.is_some());
         let layers = self.layers.iter().map(|layer| layer.flops(places, false));
         let pooling = match &self.pooling {
-            Some(pooling) => {
-                let [_, d_attention] = pooling.context.lazy_shape().dims();
-                // The projection, a product with the vector that asks, and the mean.
-                seq * (d_model * d_attention + d_attention + d_model)
-            }
-            None => 0,
+            Some(pooling) => pooling.flops(seq),
+            None => 0.0,
         };
-        let head = d_model * classes;
-        batch as f64 * (layers.sum::<f64>() + 2.0 * (pooling + head) as f64)
+        let head = 2.0 * (d_model * classes) as f64;
+        batch as f64 * (layers.sum::<f64>() + pooling + head)
     }
 
     /// What it is made of.

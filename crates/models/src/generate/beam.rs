@@ -1,7 +1,8 @@
 //! Beam search: the likeliest beginnings are followed side by side.
 //!
 //! Each step looks at all tokens after all beginnings, the likeliest first. An end among the
-//! first `beams` of them finishes its text; the first `beams` others are followed. Of the
+//! first `beams` of them finishes its text, and one behind them where too few others are
+//! there to be followed; the first `beams` others are. Of the
 //! finished texts the `n_best` with the largest score are kept.
 //!
 //! A row stops when it has as many, and none that is followed can still get ahead of the
@@ -69,6 +70,7 @@ impl Beam {
         let candidates = self.candidates(said, first, config);
         let mut chosen = vec![];
         let mut followed = vec![];
+        let mut late_ends = vec![];
         for (rank, candidate) in candidates.into_iter().enumerate() {
             if followed.len() == self.beams {
                 break;
@@ -78,8 +80,16 @@ impl Beam {
                 draft.push(candidate.token, candidate.log);
                 chosen.push((candidate.beginning, candidate.token));
                 followed.push(draft);
-            } else if rank < self.beams {
+            } else {
                 draft.log_probability = candidate.log_probability;
+                match rank < self.beams {
+                    true => self.keep(draft.done(Stop::End, self.length_penalty)),
+                    false => late_ends.push(draft),
+                }
+            }
+        }
+        if followed.len() < self.beams {
+            for draft in late_ends {
                 self.keep(draft.done(Stop::End, self.length_penalty));
             }
         }

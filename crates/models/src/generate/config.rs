@@ -59,6 +59,9 @@ pub enum Strategy {
     },
 }
 
+/// Each is a row of the model's state: more would be a slip.
+const MOST_BEAMS: usize = 1024;
+
 fn usual_beams() -> usize {
     4
 }
@@ -156,7 +159,8 @@ impl GenerateConfig {
                 length_penalty,
                 n_best,
             } => {
-                ModelError::at_least("beams", 1, beams)?;
+                let allowed = format!("from 1 to {MOST_BEAMS}");
+                range("beams", &allowed, beams, (1..=MOST_BEAMS).contains(&beams))?;
                 let is_fine = length_penalty >= 0.0 && length_penalty.is_finite();
                 range("length_penalty", "at least 0", length_penalty, is_fine)?;
                 let allowed = format!("from 1 to beams = {beams}");
@@ -233,7 +237,7 @@ mod tests {
     fn what_is_out_of_range_is_named_with_what_it_may_be() {
         let greedy = GenerateConfig::default;
         for (config, message) in [
-            (beam(0, 0.0, 1), "beams must be at least 1, got 0"),
+            (beam(0, 0.0, 1), "beams must be from 1 to 1024, got 0"),
             (
                 beam(2, -0.5, 1),
                 "length_penalty must be at least 0, got -0.5",

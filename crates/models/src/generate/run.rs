@@ -12,13 +12,14 @@ use crate::{Limits, ModelError};
 ///
 /// The state is one that has taken nothing in yet, with a row for each prompt. Where a
 /// model's texts begin with a token of their own, that token is the prompt. A row's text
-/// depends on its prompt, its number and the seed, and on no other row. Use a model without
-/// gradients: nothing of what is computed here is of use to them.
+/// depends on its prompt, its number and the seed, and on no other row.
 ///
 /// # Errors
 ///
 /// [`ModelError::Range`] for what the config cannot ask for; [`ModelError::Token`],
-/// [`ModelError::TooLong`] or [`ModelError::NoPrompt`] for a prompt that the model cannot take.
+/// [`ModelError::TooLong`] or [`ModelError::NoPrompt`] for a prompt that the model cannot take;
+/// [`ModelError::TakesGradients`] if the model is on a device for training, where it would
+/// forget as it does there.
 ///
 /// # Panics
 ///
@@ -55,6 +56,9 @@ pub fn generate_streaming<Model: Generative, Prompt: AsRef<[u32]>>(
         longest: model.longest(),
     };
     config.check(limits.vocabulary)?;
+    if model.device().is_autodiff() {
+        return Err(ModelError::TakesGradients);
+    }
     for (row, prompt) in prompts.iter().enumerate() {
         limits.check(row, prompt.as_ref())?;
         if prompt.as_ref().is_empty() {

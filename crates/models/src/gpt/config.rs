@@ -50,8 +50,8 @@ pub struct GptConfig {
     /// Whether tokens are predicted by the vectors they are embedded with. Default: yes.
     #[config(default = true)]
     pub tied: bool,
-    /// The share of numbers forgotten while training: of embedded tokens and of what each
-    /// part of a layer adds. Default: 0.1.
+    /// The share of numbers forgotten while training: of embedded tokens, of what each part of
+    /// a layer adds and within its feed-forward network, where GPT-2 forgets none. Default: 0.1.
     #[config(default = 0.1)]
     pub dropout: f64,
     /// The share of attention's weights forgotten while training. Default: none.
@@ -79,7 +79,7 @@ impl GptConfig {
         ModelError::at_least("layers", 1, self.layers)?;
         let plan = self.plan();
         plan.check()?;
-        plan.check_self("attention", &self.mechanism)
+        plan.check_self("mechanism", &self.mechanism)
     }
 
     /// Makes the model.
@@ -171,7 +171,7 @@ mod tests {
         );
         refused(
             fine().with_kv_heads(Some(3)),
-            "attention: heads = 2 must be a multiple of kv_heads = 3",
+            "mechanism: heads = 2 must be a multiple of kv_heads = 3",
         );
         refused(
             fine().with_d_feed_forward(Some(0)),
@@ -195,25 +195,25 @@ mod tests {
         );
         refused(
             new(5, 6, 2, 1).with_positions(PositionsConfig::Rotary { theta: 1e4 }),
-            "attention: rotary positions turn pairs of numbers: d_head = 3 must be even",
+            "mechanism: rotary positions turn pairs of numbers: d_head = 3 must be even",
         );
         refused(
             fine()
                 .with_mechanism(Mechanism::Linear.into())
                 .with_positions(PositionsConfig::Alibi),
-            "attention: mechanism linear has no scores or weights for ALiBi to change",
+            "mechanism: mechanism linear has no scores or weights for ALiBi to change",
         );
         refused(
             fine()
                 .with_mechanism(Mechanism::Linear.into())
                 .with_attention_dropout(0.1),
-            "attention: mechanism linear has no scores or weights for dropout to change",
+            "mechanism: mechanism linear has no scores or weights for dropout to change",
         );
         refused(
             fine()
                 .with_mechanism(Mechanism::MultiQuery.into())
                 .with_kv_heads(Some(2)),
-            "attention: kv_heads = 2 was given to mechanism multi-query, which has 1 of them",
+            "mechanism: kv_heads = 2 was given to mechanism multi-query, which has 1 of them",
         );
     }
 

@@ -57,7 +57,7 @@ impl HanConfig {
     ///
     /// # Errors
     ///
-    /// [`ModelError::Range`] if a size is zero, or dropout is not a share.
+    /// As [`check`](Self::check).
     pub fn try_init(&self, device: &Device) -> Result<Han, ModelError> {
         self.check()?;
         let encoder = |d_input: usize, d_hidden: usize| {
@@ -80,10 +80,16 @@ impl HanConfig {
             sentence_attention: attention(2 * self.d_sentence).init(device),
             classifier: LinearConfig::new(2 * self.d_sentence, self.classes).init(device),
             dropout: DropoutConfig::new(self.dropout).init(),
+            config: self.clone(),
         })
     }
 
-    fn check(&self) -> Result<(), ModelError> {
+    /// Whether the model can be made, without a device to make it on.
+    ///
+    /// # Errors
+    ///
+    /// [`ModelError::Range`] naming the field, what it may be and what it is.
+    pub fn check(&self) -> Result<(), ModelError> {
         let sizes = [
             ("vocabulary", self.vocabulary),
             ("classes", self.classes),

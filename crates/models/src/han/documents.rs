@@ -27,20 +27,15 @@ impl Documents {
     /// # Errors
     ///
     /// [`ModelError::DocumentToken`] or [`ModelError::SentenceTooLong`] if the model cannot
-    /// take one of them.
-    ///
-    /// # Panics
-    ///
-    /// If there is no document at all.
+    /// take one of them, [`ModelError::NoRows`] if there is none.
     pub fn new<Document: AsRef<[Sentence]>, Sentence: AsRef<[u32]>>(
         documents: &[Document],
         limits: Limits,
         device: &Device,
     ) -> Result<Self, ModelError> {
-        assert!(
-            !documents.is_empty(),
-            "documents: a batch needs a document, got none"
-        );
+        if documents.is_empty() {
+            return Err(ModelError::NoRows);
+        }
         let mut with_words: Vec<&[u32]> = vec![];
         let mut places: Vec<Vec<Option<usize>>> = vec![];
         for (at, document) in documents.iter().enumerate() {
@@ -98,10 +93,7 @@ impl Documents {
     /// Hides sentences that are not there.
     pub(super) fn pattern(&self) -> Pattern {
         let [_, sentences, _] = self.dims();
-        match self.counts.iter().all(|count| *count == sentences) {
-            true => Pattern::Full,
-            false => Pattern::key_lengths(self.counts.clone()),
-        }
+        shown(&self.counts, sentences)
     }
 
     /// What there is of each sentence, `[rows, width]`, where the sentence is:
@@ -114,11 +106,8 @@ impl Documents {
         }
         let device = of_sentences.device();
         let nothing = Tensor::zeros([1, width], (&device, of_sentences.dtype()));
-        let rows: Vec<i64> = self.rows.iter().map(|row| *row as i64).collect();
-        let rows = TensorData::new(rows, [self.rows.len()]);
-        let rows = Tensor::<1, Int>::from_data(rows, &device);
         Tensor::cat(vec![of_sentences, nothing], 0)
-            .select(0, rows) // [documents * sentences, width]
+            .select(0, row_numbers(&self.rows, &device)) // [documents * sentences, width]
             .reshape([documents, sentences, width])
     }
 }

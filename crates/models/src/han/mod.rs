@@ -45,6 +45,8 @@ pub struct Han {
     pub classifier: Linear,
     /// How much is forgotten, and whether the model is training.
     pub dropout: Dropout,
+    #[module(skip)]
+    config: HanConfig,
 }
 
 impl ModuleDisplay for Han {
@@ -66,6 +68,11 @@ pub struct Judged {
 }
 
 impl Han {
+    /// What it was made by.
+    pub fn config(&self) -> &HanConfig {
+        &self.config
+    }
+
     /// Judges documents.
     ///
     /// # Panics
@@ -163,15 +170,9 @@ impl Han {
         let [rows, places] = [documents * sentences, documents * sentences * words];
         let [d_sentence, classes] = self.classifier.weight.dims();
         self.word_encoder.flops(places)
-            + attention_flops(&self.word_attention, places)
+            + self.word_attention.flops(places)
             + self.sentence_encoder.flops(rows)
-            + attention_flops(&self.sentence_attention, rows)
+            + self.sentence_attention.flops(rows)
             + 2.0 * (documents * d_sentence * classes) as f64
     }
-}
-
-/// A projection, a score by the vector and a share in the result, for each place.
-fn attention_flops(attention: &ContextAttention, places: usize) -> f64 {
-    let [d_model, d_attention] = attention.projection.weight.dims();
-    2.0 * places as f64 * (d_model * d_attention + d_attention + d_model) as f64
 }

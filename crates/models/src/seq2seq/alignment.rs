@@ -120,10 +120,7 @@ impl Alignment {
     /// What states from the target's place `first` on see.
     fn pattern(&self, source: &Read, seq_q: usize, first: usize) -> Pattern {
         let [_, _, seq_k, _] = source.key.dims();
-        let own = match source.lengths.iter().all(|length| *length == seq_k) {
-            true => Pattern::Full,
-            false => Pattern::key_lengths(source.lengths.clone()),
-        };
+        let own = shown(&source.lengths, seq_k);
         let near = match (self.kind, first) {
             // Its queries are counted from the first on.
             (AlignmentConfig::LocalM { window }, 0) => Pattern::Monotonic { window },

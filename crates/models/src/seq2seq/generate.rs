@@ -4,6 +4,7 @@ use burn::tensor::{Device, Int, Tensor};
 
 use super::{Seq2Seq, Seq2SeqState};
 use crate::Generative;
+use crate::tokens::row_numbers;
 
 impl Generative for Seq2Seq {
     type State = Seq2SeqState;
@@ -42,8 +43,7 @@ impl Generative for Seq2Seq {
     }
 
     fn select(&self, state: &Seq2SeqState, rows: &[usize]) -> Seq2SeqState {
-        let at: Vec<i64> = rows.iter().map(|row| *row as i64).collect();
-        let at = Tensor::<1, Int>::from_ints(at.as_slice(), &self.device());
+        let at = row_numbers(rows, &self.device());
         let fed = state.fed.as_ref();
         Seq2SeqState {
             source: state.source.select(rows, &at),

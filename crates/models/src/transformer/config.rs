@@ -145,9 +145,9 @@ impl TransformerConfig {
         plan.check()?;
         check_encoder_mechanism("encoder_mechanism", &self.encoder_mechanism)?;
         check_cross_mechanism(&self.cross_mechanism)?;
-        plan.check_self("encoder attention", &self.encoder_mechanism)?;
-        plan.check_self("decoder attention", &self.decoder_mechanism)?;
-        plan.check_cross("cross attention", &self.cross_mechanism)
+        plan.check_self("encoder_mechanism", &self.encoder_mechanism)?;
+        plan.check_self("decoder_mechanism", &self.decoder_mechanism)?;
+        plan.check_cross("cross_mechanism", &self.cross_mechanism)
     }
 
     /// Makes the model.
@@ -308,13 +308,13 @@ mod tests {
         );
         refused(
             fine().with_kv_heads(Some(3)),
-            "encoder attention: heads = 2 must be a multiple of kv_heads = 3",
+            "encoder_mechanism: heads = 2 must be a multiple of kv_heads = 3",
         );
         refused(
             fine()
                 .with_decoder_mechanism(Mechanism::Linear.into())
                 .with_positions(PositionsConfig::Alibi),
-            "decoder attention: mechanism linear has no scores or weights for ALiBi to change",
+            "decoder_mechanism: mechanism linear has no scores or weights for ALiBi to change",
         );
         // Positions are self-attention's alone: across, a linear one does not mind.
         let across = fine()
@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(across.check(), Ok(()));
         refused(
             across.with_attention_dropout(0.1),
-            "cross attention: mechanism linear has no scores or weights for dropout to change",
+            "cross_mechanism: mechanism linear has no scores or weights for dropout to change",
         );
         refused(
             fine().with_encoder_mechanism(Mechanism::Retention.into()),

@@ -2,8 +2,9 @@
 
 use burn::tensor::{Device, Int, Tensor};
 
-use super::{Encoded, Transformer, seen};
+use super::{Encoded, Transformer};
 use crate::blocks::{DecoderLayer, DecoderLayerState};
+use crate::tokens::shown;
 use crate::{Generative, ModelError, Tokens};
 
 /// What a [`Transformer`] keeps of the source, and of the target so far.
@@ -85,7 +86,7 @@ impl Generative for Transformer {
         let vectors = &self.target_embedding;
         let mut places = self.embedded(vectors, &self.target_positions, tokens, state.places);
         state.places += new;
-        let pattern = seen(&state.lengths, state.source);
+        let pattern = shown(&state.lengths, state.source);
         for (layer, state) in self.decoder.layers.iter().zip(&mut state.layers) {
             places = layer.advance(places, state, pattern.clone());
         }

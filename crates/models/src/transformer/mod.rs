@@ -32,6 +32,7 @@ use zoo_attention::Pattern;
 pub use self::config::{TransformerConfig, Tying};
 pub use self::generate::TransformerState;
 use crate::blocks::{AddedPositions, DecoderLayer, EncoderLayer, Sight, logits};
+use crate::tokens::shown;
 use crate::{Limits, Summary, Tokens};
 
 /// A model that makes one sequence of another. Made by a [`TransformerConfig`].
@@ -89,15 +90,7 @@ impl Encoded {
     /// Hides what is padding from everybody.
     pub fn pattern(&self) -> Pattern {
         let [_, seq, _] = self.places.dims();
-        seen(&self.lengths, seq)
-    }
-}
-
-/// Shows so many places of each row, of `seq`.
-fn seen(lengths: &[usize], seq: usize) -> Pattern {
-    match lengths.iter().all(|length| *length == seq) {
-        true => Pattern::Full,
-        false => Pattern::key_lengths(lengths),
+        shown(&self.lengths, seq)
     }
 }
 

@@ -22,7 +22,7 @@ pub enum WeightsError {
     },
     /// The name says no format.
     #[error(
-        "{}: weights are written as .safetensors or .bpk, and read from these and from .pt and .pth",
+        "{}: weights are written as .safetensors or .bpk, and read from these and from .pt, .pth and .bin",
         path.display()
     )]
     Extension {
@@ -59,6 +59,16 @@ pub enum WeightsError {
         key: String,
         /// One that is there, and called almost so.
         nearest: Option<String>,
+    },
+    /// Two tensors would have one name.
+    #[error("keys {first} and {second} would both be {key}")]
+    SameName {
+        /// The name.
+        key: String,
+        /// What one is called in the file.
+        first: String,
+        /// And the other.
+        second: String,
     },
     /// A tensor has another shape.
     #[error("key {key} must be {expected:?}, got {got:?}")]

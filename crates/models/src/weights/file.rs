@@ -29,7 +29,7 @@ impl Format {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("safetensors") => Ok(Self::Safetensors),
             Some("bpk") => Ok(Self::Burnpack),
-            Some("pt" | "pth") => Ok(Self::Pytorch),
+            Some("pt" | "pth" | "bin") => Ok(Self::Pytorch),
             _ => Err(WeightsError::Extension { path: path.into() }),
         }
     }
@@ -55,7 +55,7 @@ impl Format {
 type Contents = (BTreeMap<String, Held>, HashMap<String, String>);
 
 impl Weights {
-    /// Reads a file: `.safetensors`, `.bpk`, `.pt` or `.pth`.
+    /// Reads a file: `.safetensors`, `.bpk`, or what PyTorch saves, `.pt`, `.pth` or `.bin`.
     ///
     /// # Errors
     ///
@@ -150,6 +150,7 @@ impl Weights {
         let mut hasher = crc32fast::Hasher::new();
         for (key, held) in &self.tensors {
             hasher.update(key.as_bytes());
+            hasher.update(format!("\0{:?}", held.data.dtype()).as_bytes());
             for size in held.data.shape().iter() {
                 hasher.update(&(*size as u64).to_le_bytes());
             }

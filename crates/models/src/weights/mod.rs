@@ -91,18 +91,36 @@ impl Weights {
 
     /// The same tensors by other names: each pattern's matches are replaced, one pattern
     /// after the other.
-    #[must_use]
-    pub fn renamed(self, patterns: &KeyRemapper) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// [`WeightsError::SameName`] if two get one name.
+    pub fn renamed(self, patterns: &KeyRemapper) -> Result<Self, WeightsError> {
         let patterns = patterns.to_regex_pairs();
-        let rename = |(key, held): (String, Held)| {
-            let key = patterns.iter().fold(key, |key, (pattern, replacement)| {
-                pattern.replace_all(&key, replacement).into_owned()
-            });
-            (key, held)
-        };
-        Self {
-            tensors: self.tensors.into_iter().map(rename).collect(),
+        self.with_keys(|key| {
+            let mut key = key.to_owned();
+            for (pattern, replacement) in &patterns {
+                key = pattern.replace_all(&key, replacement).into_owned();
+            }
+            key
+        })
+    }
+
+    /// The same by the names that `rename` gives.
+    fn with_keys(self, rename: impl Fn(&str) -> String) -> Result<Self, WeightsError> {
+        let mut tensors = BTreeMap::new();
+        for (old, held) in self.tensors {
+            let key = rename(&old);
+            let second = held.origin.clone();
+            if let Some(first) = tensors.insert(key.clone(), held) {
+                return Err(WeightsError::SameName {
+                    key,
+                    first: first.origin,
+                    second,
+                });
+            }
         }
+        Ok(Self { tensors })
     }
 
     /// The model with these weights for its own.

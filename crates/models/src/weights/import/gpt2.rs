@@ -18,7 +18,7 @@ const WRAPPERS: [&str; 2] = ["_orig_mod.", "transformer."];
 ///
 /// [`WeightsError`] if a tensor is missing, cannot be cut, or belongs nowhere.
 pub fn gpt2(weights: Weights) -> Result<Weights, WeightsError> {
-    let mut import = Import::new(unwrapped(weights));
+    let mut import = Import::new(weights.with_keys(unwrapped)?);
     // Masks that were saved along.
     import.leave_out(|key| key.ends_with(".attn.bias") || key.ends_with(".attn.masked_bias"));
     let is_tied = are_equal(
@@ -27,7 +27,7 @@ pub fn gpt2(weights: Weights) -> Result<Weights, WeightsError> {
     );
     import.leave_out(|key| is_tied && key == "lm_head.weight");
 
-    let layers = import.layers("h.", ".attn.c_attn.weight");
+    let layers = import.layers("h.");
     let lies = match import
         .from
         .get("h.0.attn.c_attn.weight")
@@ -90,16 +90,8 @@ impl Lies {
     }
 }
 
-/// The same without what wrappers put before every name.
-fn unwrapped(weights: Weights) -> Weights {
-    let unwrap = |key: String| {
-        let bare = WRAPPERS.iter().fold(key.as_str(), |key, wrapper| {
-            key.strip_prefix(wrapper).unwrap_or(key)
-        });
-        bare.to_owned()
-    };
-    let tensors = weights.tensors.into_iter();
-    Weights {
-        tensors: tensors.map(|(key, held)| (unwrap(key), held)).collect(),
-    }
+/// A name without what wrappers put before it.
+fn unwrapped(key: &str) -> String {
+    let strip = |key, wrapper: &&str| str::strip_prefix(key, *wrapper).unwrap_or(key);
+    WRAPPERS.iter().fold(key, strip).to_owned()
 }

@@ -28,7 +28,7 @@ pub(super) fn turned(held: &Held) -> Result<TensorData, WeightsError> {
 pub(super) fn rows_in_parts(held: &Held, parts: usize) -> Result<Vec<TensorData>, WeightsError> {
     let shape = held.data.shape().to_vec();
     let rows = shape.first().copied().unwrap_or(0);
-    if !rows.is_multiple_of(parts) || rows == 0 {
+    if !rows.is_multiple_of(parts) || held.data.num_elements() == 0 {
         return Err(WeightsError::Parts {
             key: held.origin.clone(),
             parts,

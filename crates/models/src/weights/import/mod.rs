@@ -142,10 +142,13 @@ impl Import {
     /// `nn.GRU` or `nn.LSTM`, all layers and directions.
     fn recurrent(&mut self, from: &str, to: &str) -> Result<(), WeightsError> {
         for layer in 0.. {
-            let mut found = layer == 0;
+            let mut found = false;
             for (suffix, direction) in [("", "forward"), ("_reverse", "reverse")] {
                 let name = |kind: &str| format!("{from}.{kind}_l{layer}{suffix}");
-                if !self.has(&name("weight_ih")) && (layer, suffix) != (0, "") {
+                let kinds = ["weight_ih", "weight_hh", "bias_ih", "bias_hh"];
+                let is_there = kinds.iter().any(|kind| self.has(&name(kind)));
+                // There is a first one, in part at least.
+                if !is_there && (layer, suffix) != (0, "") {
                     continue;
                 }
                 found = true;
@@ -168,9 +171,12 @@ impl Import {
         Ok(())
     }
 
-    /// Numbers of layers that are there: `0, 1, …` between a prefix and a suffix.
-    fn layers(&self, prefix: &str, suffix: &str) -> usize {
-        let is_there = |layer: &usize| self.has(&format!("{prefix}{layer}{suffix}"));
+    /// Layers that are there, in part at least: `0, 1, …` after a prefix and before a dot.
+    fn layers(&self, prefix: &str) -> usize {
+        let is_there = |layer: &usize| {
+            let start = format!("{prefix}{layer}.");
+            self.from.keys().any(|key| key.starts_with(&start))
+        };
         (0..).take_while(is_there).count()
     }
 

@@ -8,8 +8,8 @@ use crate::weights::{Weights, WeightsError};
 /// `target_embedding` and a linear layer called `output`.
 ///
 /// Learned positions are embeddings called `source_positions` and `target_positions`. Where
-/// the output has no bias and is one of the embeddings again, it is left out, and so are
-/// embeddings that are the same twice: the model must then be [tied](crate::Tying).
+/// the output has no bias and is the target's embedding again, it is left out, and so is then
+/// a source's embedding that is the target's: the model must be [tied](crate::Tying) likewise.
 ///
 /// # Errors
 ///
@@ -19,8 +19,9 @@ pub fn nn_transformer(weights: Weights) -> Result<Weights, WeightsError> {
     let embeddings = ["source", "target"].map(|side| format!("{side}_embedding.weight"));
     let [source, target] = &embeddings;
     let of = |key: &str| import.from.get(key);
-    let source_is_target = are_equal(of(source), of(target));
     let output_is_target = are_equal(of("output.weight"), of(target)) && !import.has("output.bias");
+    // With an output of its own, a model has both embeddings, though they may be equal.
+    let source_is_target = output_is_target && are_equal(of(source), of(target));
     import.leave_out(|key| {
         (source_is_target && key == source) || (output_is_target && key == "output.weight")
     });
@@ -36,7 +37,7 @@ pub fn nn_transformer(weights: Weights) -> Result<Weights, WeightsError> {
     }
     for half in ["encoder", "decoder"] {
         let from = format!("transformer.{half}");
-        for layer in 0..import.layers(&format!("{from}.layers."), ".linear1.weight") {
+        for layer in 0..import.layers(&format!("{from}.layers.")) {
             let from = format!("{from}.layers.{layer}");
             let to = format!("{half}.layers.{layer}");
             let at = |name: &str| [format!("{from}.{name}"), format!("{to}.{name}")];

@@ -1,7 +1,8 @@
 //! The way back, place by place; all that is a sum over places is one matmul at the end.
 
 use burn::backend::tensor::FloatTensor;
-use burn::backend::{Backend, Shape};
+use burn::backend::{Backend, Shape, TensorMetadata};
+use burn::tensor::FloatDType;
 
 use super::order::{Order, join, taken};
 use super::step::{States, gate};
@@ -35,8 +36,10 @@ pub(in crate::recurrence) fn backward<B: Backend>(
     let d_outputs = order.visited(d_outputs, d_hidden); // [seq, passes, batch, d_hidden]
     let recurrent = B::float_reshape(saved.recurrent, Shape::from([passes, d_hidden, gates]));
     let turned = B::float_swap_dims(recurrent, 1, 2); // [passes, gates, d_hidden]
-    // Nothing but its shape is taken from the initial state.
-    let d_last = d_last.unwrap_or_else(|| B::float_mul_scalar(saved.initial, 0.0.into()));
+    let d_last = d_last.unwrap_or_else(|| {
+        let device = B::float_device(&saved.initial);
+        B::float_zeros(saved.initial.shape(), &device, FloatDType::F32)
+    });
     let mut d_states = States::<B>::from_rows(d_last, settings);
     let (mut d_inputs, mut d_products) = (Vec::with_capacity(seq), Vec::with_capacity(seq));
     for at in (0..seq).rev() {
