@@ -7,6 +7,7 @@ mod backends;
 mod bench;
 mod build;
 mod check;
+mod config_docs;
 mod doctor;
 mod libtorch;
 mod places;
@@ -41,6 +42,8 @@ enum Command {
     Doctor(doctor::Doctor),
     /// Write the parts of the README that follow from the code
     Readme(readme::Readme),
+    /// Write docs/config.md, which follows from the code
+    ConfigDocs(config_docs::ConfigDocs),
 }
 
 fn main() -> ExitCode {
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Command::Check(check) => check.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Readme(readme) => readme.run(),
+        Command::ConfigDocs(docs) => docs.run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -120,6 +120,8 @@ impl Test {
             "zoo-words",
             "--package",
             "zoo-comparison",
+            "--package",
+            "zoo-config",
         ];
         let (mut programs, light_took) = build::cargo_build(&light, &Environment::new())?;
 

@@ -43,6 +43,11 @@ impl Draw {
     }
 }
 
+/// `count` normal numbers of the given spread, a stream of its own for each name.
+pub fn normals(name: &str, count: usize, spread: f64) -> Vec<f32> {
+    Draw::named(name).normals(count, spread)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

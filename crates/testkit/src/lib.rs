@@ -32,6 +32,7 @@ mod tolerance;
 
 pub use catalogue::{catalogue, find};
 pub use differences::central_differences;
+pub use draw::normals;
 pub use entropy::{Entropies, entropy};
 pub use formula::{Features, Formula};
 pub use golden::{Golden, GoldenError, GoldenTensor, Numbers};

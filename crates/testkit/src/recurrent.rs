@@ -144,14 +144,14 @@ impl RecurrentProblem {
                             of(&inputs.weight_hh, &before, d) + inputs.bias_hh[at],
                         )
                     };
-                    for x in 0..d {
+                    for (x, own) in before.iter().enumerate() {
                         let gate = |gate: usize| sums(gate * d + x);
                         let sum = |at: usize| gate(at).0 + gate(at).1;
                         let after = match self.unit {
                             Unit::Gru => {
                                 let (r, z) = (sigmoid(sum(0)), sigmoid(sum(1)));
                                 let n = (gate(2).0 + r * gate(2).1).tanh();
-                                (1.0 - z) * n + z * before[x]
+                                (1.0 - z) * n + z * own
                             }
                             Unit::Lstm => {
                                 let (i, f) = (sigmoid(sum(0)), sigmoid(sum(1)));

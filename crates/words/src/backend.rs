@@ -112,6 +112,19 @@ impl fmt::Display for BackendWord {
     }
 }
 
+impl serde::Serialize for BackendWord {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for BackendWord {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let word = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        word.parse().map_err(serde::de::Error::custom)
+    }
+}
+
 /// Why a text is not a [`BackendWord`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ParseBackendError {
@@ -219,6 +232,16 @@ mod tests {
             let word: BackendWord = text.parse().expect(text);
             assert_eq!(word.to_string(), text);
         }
+    }
+
+    #[test]
+    fn files_have_the_same_words() {
+        let word: BackendWord = "wgpu:1".parse().expect("a word");
+        let text = serde_json::to_string(&word).expect("plain data");
+        assert_eq!(text, r#""wgpu:1""#);
+        assert_eq!(serde_json::from_str::<BackendWord>(&text).ok(), Some(word));
+        let error = serde_json::from_str::<BackendWord>(r#""wpgu""#).unwrap_err();
+        assert!(error.to_string().contains("did you mean wgpu"), "{error}");
     }
 
     #[track_caller]

@@ -3,10 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::UnknownWord;
 
 /// A number type by the word people write for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Dtype {
     /// 32-bit IEEE float, the default.
     #[default]
@@ -56,6 +59,7 @@ mod tests {
     fn every_word_reads_back() {
         for dtype in Dtype::ALL {
             assert_eq!(dtype.word().parse(), Ok(dtype));
+            assert_eq!(serde_json::json!(dtype), dtype.word());
         }
     }
 

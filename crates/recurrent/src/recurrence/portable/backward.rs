@@ -37,7 +37,7 @@ pub(in crate::recurrence) fn backward<B: Backend>(
     let recurrent = B::float_reshape(saved.recurrent, Shape::from([passes, d_hidden, gates]));
     let turned = B::float_swap_dims(recurrent, 1, 2); // [passes, gates, d_hidden]
     let d_last = d_last.unwrap_or_else(|| {
-        let device = B::float_device(&saved.initial);
+        let device = saved.initial.device();
         B::float_zeros(saved.initial.shape(), &device, FloatDType::F32)
     });
     let mut d_states = States::<B>::from_rows(d_last, settings);

@@ -1,0 +1,83 @@
+//! The sections of a file, key by key.
+
+pub(crate) mod data;
+mod decoding;
+mod learning;
+mod model;
+mod run;
+mod tokenizer;
+pub(crate) mod training;
+
+pub use self::data::{
+    Data, Dates, Direction, Documents, Files, Format, Labelled, ListOps, Parallel, Phrases, Plain,
+    Recall, Sentences, Sequences, Task,
+};
+pub use self::decoding::{Beam, Decoding, Sample, Strategy};
+pub use self::learning::{
+    Adam, AdamW, ClipAt, Clipping, ConstantSchedule, CosineSchedule, InverseSquareRootSchedule,
+    NoamSchedule, Optimizer, PlateauSchedule, Schedule, Sgd,
+};
+pub use self::model::{
+    Activation, Alignment, Cell, ClassifierModel, Feeding, GptModel, HanModel, LearnedPositions,
+    Model, Norm, Pooling, Positions, RotaryPositions, Seq2SeqModel, TransformerModel, Tying,
+    Window,
+};
+pub use self::run::{Backend, Run};
+pub use self::tokenizer::{BpeTokens, CharTokens, Tokenizer, Vocabulary, WordRule, WordTokens};
+pub use self::training::{BatchBy, FixedScale, LossScale, Metric, Training, Validation};
+
+use crate::keys::{Body, Section, UsualKind};
+
+/// Every section, in the order they are written.
+pub(crate) const SECTIONS: &[Section] = &[
+    Section {
+        name: "run",
+        about: "What the run is called, and where it is written.",
+        body: Body::Keys(Run::KEYS),
+    },
+    Section {
+        name: "backend",
+        about: "What computes.",
+        body: Body::Keys(Backend::KEYS),
+    },
+    Section {
+        name: "data",
+        about: "What is learned from: a task that needs no files, or files.",
+        body: Body::Kinds(Data::KINDS, UsualKind::Required),
+    },
+    Section {
+        name: "tokenizer",
+        about: "How text becomes tokens.",
+        body: Body::Kinds(Tokenizer::KINDS, UsualKind::OfData(tokenizer::usual_kind)),
+    },
+    Section {
+        name: "model",
+        about: "What learns.",
+        body: Body::Kinds(Model::KINDS, UsualKind::Required),
+    },
+    Section {
+        name: "optimizer",
+        about: "How weights follow their gradients.",
+        body: Body::Kinds(Optimizer::KINDS, UsualKind::Word("adamw")),
+    },
+    Section {
+        name: "schedule",
+        about: "How the learning rate goes; `optimizer.learning_rate` is what it is a share of.",
+        body: Body::Kinds(Schedule::KINDS, UsualKind::Word("constant")),
+    },
+    Section {
+        name: "training",
+        about: "How long, in which batches, and what is written on the way.",
+        body: Body::Keys(Training::KEYS),
+    },
+    Section {
+        name: "validation",
+        about: "How it is seen what was learned.",
+        body: Body::Keys(Validation::KEYS),
+    },
+    Section {
+        name: "decoding",
+        about: "How text is written, by models that write any.",
+        body: Body::Keys(Decoding::KEYS),
+    },
+];

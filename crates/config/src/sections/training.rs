@@ -1,0 +1,131 @@
+//! `[training]` and `[validation]`.
+
+use zoo_words::Dtype;
+
+use super::data::Task;
+use super::run::DTYPES;
+use crate::keys::{COUNT, Choice, POSITIVE, Presence, SHARE, SIZE, Values, keys, kinds, words};
+
+/// What is trained where a file says neither steps nor epochs.
+pub(crate) const USUAL_STEPS: usize = 2000;
+
+keys! {
+    /// How long, in which batches, and what is written on the way.
+    pub struct Training {
+        /// Steps of the optimizer.
+        steps: Option<usize> = None, SIZE, Presence::Optional("2000, or as `epochs` says");
+        /// Times that all examples are seen, instead of `steps`.
+        epochs: Option<usize> = None, SIZE, Presence::Optional("as `steps` says");
+        /// What a batch is made of, padding counted among the tokens.
+        batch_by: BatchBy = BatchBy::Examples, Values::Words(BatchBy::WORDS);
+        /// How many of them.
+        batch_size: usize = 32, SIZE;
+        /// Batches whose gradients are added before a step.
+        accumulate: usize = 1, SIZE;
+        /// The share of each answer's weight that goes to all others alike.
+        label_smoothing: f64 = 0.0, SHARE;
+        /// The numbers that a pass computes in; weights stay in those of `backend.dtype`.
+        precision: Option<Dtype> = None, Values::Words(DTYPES),
+            Presence::Optional("as `backend.dtype`");
+        /// What the loss is multiplied by, so that small gradients are not lost.
+        loss_scale: Option<LossScale> = None, LOSS_SCALE, Presence::Optional("`dynamic` with `f16`, else `none`");
+        /// Steps between lines of the log.
+        log_every: usize = 50, SIZE;
+        /// Steps between checkpoints.
+        checkpoint_every: usize = 500, SIZE;
+        /// Checkpoints that are kept, the last ones, beside the best.
+        keep: usize = 3, SIZE;
+    }
+}
+
+words! {
+    /// What a batch is made of.
+    pub enum BatchBy {
+        /// So many examples: sentences, documents.
+        Examples = "examples",
+        /// As many examples as have so many tokens.
+        Tokens = "tokens",
+    }
+}
+
+const LOSS_SCALE: Values = Values::Choice(&Choice {
+    name: "loss scale",
+    variants: LossScale::KINDS,
+});
+
+kinds! {
+    /// What the loss is multiplied by.
+    pub enum LossScale {
+        /// Nothing.
+        None = "none",
+        /// What was large enough so far, and small enough not to overflow.
+        Dynamic = "dynamic",
+        /// Always the same.
+        Fixed(FixedScale) = "fixed",
+    }
+}
+
+keys! {
+    /// Keys of a fixed loss scale.
+    pub struct FixedScale {
+        /// What the loss is multiplied by.
+        scale: f64 = 1024.0, POSITIVE;
+    }
+}
+
+keys! {
+    /// How it is seen what was learned.
+    pub struct Validation {
+        /// Steps between validations.
+        every: usize = 500, SIZE;
+        /// What the best checkpoint is best in.
+        metric: Option<Metric> = None, Values::Words(Metric::WORDS),
+            Presence::Optional(METRIC);
+        /// Validations without anything better after which training stops.
+        patience: Option<usize> = None, SIZE, Presence::Optional("it goes on to the end");
+        /// Predictions that are shown in the log.
+        samples: usize = 3, COUNT;
+        /// Examples that are looked at.
+        max_examples: Option<usize> = None, SIZE, Presence::Optional("all");
+    }
+}
+
+const METRIC: &str = "`exact` for pairs that are made up, `bleu` for translations, `accuracy` for \
+                      classes, `loss` for plain text";
+
+words! {
+    /// What a model is judged by.
+    pub enum Metric {
+        /// The loss itself; less is better.
+        Loss = "loss",
+        /// What the loss is a logarithm of; less is better.
+        Perplexity = "perplexity",
+        /// The share of texts that are right in every token.
+        Exact = "exact",
+        /// BLEU, of texts as they are written.
+        Bleu = "bleu",
+        /// chrF, of texts as they are written.
+        Chrf = "chrf",
+        /// The share of classes that are right.
+        Accuracy = "accuracy",
+        /// The mean of the classes' F1.
+        MacroF1 = "macro-f1",
+    }
+}
+
+impl Metric {
+    /// Whether there is such a thing for this task.
+    pub fn fits(self, task: Task) -> bool {
+        match self {
+            Self::Loss => true,
+            Self::Perplexity => task != Task::Classes,
+            Self::Exact | Self::Bleu | Self::Chrf => task == Task::Pairs,
+            Self::Accuracy | Self::MacroF1 => task == Task::Classes,
+        }
+    }
+
+    /// Whether less of it is better.
+    pub fn less_is_better(self) -> bool {
+        matches!(self, Self::Loss | Self::Perplexity)
+    }
+}

@@ -1,0 +1,120 @@
+//! A config as a file, every default written out.
+
+use std::fmt::Write;
+
+use toml::{Table, Value};
+
+use crate::Config;
+use crate::keys::{Body, Key, Presence, Section, Values, Variant};
+use crate::sections::SECTIONS;
+
+/// The config as a file that reads back to the same.
+pub(crate) fn resolved(config: &Config) -> String {
+    let write_key = |text: &mut String, key: &Key, value: Option<&Value>, _: &Table| {
+        let _ = match (value, key.presence) {
+            (Some(value), _) => writeln!(text, "{} = {}", key.name, inline(value, &key.values)),
+            (None, Presence::Optional(meaning)) => {
+                writeln!(text, "# {} is not set: {meaning}", key.name)
+            }
+            (None, Presence::Usual | Presence::Required) => Ok(()),
+        };
+    };
+    let no_comment = |_: &mut String, _: &Section, _: Option<&Variant>| {};
+    sections(config, config, no_comment, write_key)
+}
+
+/// The config with a comment for each key; what `resolved` fills in is one, too.
+pub(crate) fn commented(config: &Config, resolved: &Config) -> String {
+    let write_key = |text: &mut String, key: &Key, value: Option<&Value>, filled: &Table| {
+        let _ = write!(text, "\n# {}", key.about.trim());
+        if let Presence::Optional(meaning) = key.presence {
+            let _ = write!(text, " If left out: {meaning}.");
+        }
+        if let Values::Words(variants) = key.values {
+            let _ = write!(text, "\n# One of {}.", listed(variants));
+        }
+        let _ = match (value, filled.get(key.name)) {
+            (Some(value), _) => writeln!(text, "\n{} = {}", key.name, inline(value, &key.values)),
+            (None, Some(value)) => {
+                writeln!(text, "\n# {} = {}", key.name, inline(value, &key.values))
+            }
+            (None, None) => writeln!(text, "\n# {} =", key.name),
+        };
+    };
+    let about = |text: &mut String, section: &Section, kind: Option<&Variant>| {
+        let _ = match (kind, &section.body) {
+            (Some(kind), Body::Kinds(kinds, _)) => {
+                writeln!(text, "# {}\n# One of {}.", kind.about.trim(), listed(kinds))
+            }
+            _ => writeln!(text, "# {}", section.about.trim()),
+        };
+    };
+    sections(config, resolved, about, write_key)
+}
+
+fn listed(variants: &[Variant]) -> String {
+    let words: Vec<_> = variants.iter().map(|variant| variant.word).collect();
+    words.join(", ")
+}
+
+/// Every section that `resolved` has, with its keys in their order.
+fn sections(
+    config: &Config,
+    resolved: &Config,
+    about: impl Fn(&mut String, &Section, Option<&Variant>),
+    write_key: impl Fn(&mut String, &Key, Option<&Value>, &Table),
+) -> String {
+    // Plain data: nothing in it can fail to be a table.
+    let [written, filled] =
+        [config, resolved].map(|config| Table::try_from(config).unwrap_or_default());
+    let mut text = String::new();
+    for section in SECTIONS {
+        let tables = (written.get(section.name), filled.get(section.name));
+        let (Some(Value::Table(table)), Some(Value::Table(filled))) = tables else {
+            continue;
+        };
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        about(&mut text, section, None);
+        let _ = writeln!(text, "[{}]", section.name);
+        let keys = match section.body {
+            Body::Keys(keys) => keys,
+            Body::Kinds(kinds, _) => {
+                let word = table.get("kind").and_then(Value::as_str);
+                let Some(kind) = word.and_then(|word| Variant::named(kinds, word)) else {
+                    continue;
+                };
+                about(&mut text, section, Some(kind));
+                let _ = writeln!(text, "kind = \"{}\"", kind.word);
+                kind.keys
+            }
+        };
+        for key in keys {
+            write_key(&mut text, key, table.get(key.name), filled);
+        }
+    }
+    text
+}
+
+/// A value on one line; of a choice without sizes the word alone.
+pub(crate) fn inline(value: &Value, values: &Values) -> String {
+    let (Values::Choice(choice), Value::Table(table)) = (values, value) else {
+        return value.to_string();
+    };
+    let word = table
+        .get("kind")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let keys = Variant::named(choice.variants, word).map_or(&[][..], |variant| variant.keys);
+    let mut parts = vec![format!("kind = \"{word}\"")];
+    for key in keys {
+        if let Some(value) = table.get(key.name) {
+            parts.push(format!("{} = {}", key.name, inline(value, &key.values)));
+        }
+    }
+    match parts.len() {
+        1 => format!("\"{word}\""),
+        _ => format!("{{ {} }}", parts.join(", ")),
+    }
+}

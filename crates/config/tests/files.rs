@@ -1,0 +1,293 @@
+//! Files that are written read back, and files that are shipped are right.
+
+use std::path::{Path, PathBuf};
+
+use zoo_config::{Config, DOCS_PATH, Model, Override, TEMPLATES, docs, template};
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(text: &str) -> Config {
+    match Config::parse("a.toml", text, &[]) {
+        Ok(config) => config,
+        Err(error) => panic!("{error}\n{text}"),
+    }
+}
+
+/// Minimal files, one for each model and each kind of data it learns from.
+fn minimal() -> Vec<String> {
+    let pairs = [
+        "copy",
+        "reverse",
+        "sort",
+        "dates",
+        "recall",
+        "phrases",
+        "parallel\"\ntrain = \"a.tsv",
+    ];
+    let classes = ["documents", "labelled\"\ntrain = \"a.zip"];
+    let fits: [(&str, &[&str]); 5] = [
+        ("transformer", &pairs),
+        ("seq2seq", &pairs),
+        ("han", &classes),
+        ("classifier", &["listops", classes[0], classes[1]]),
+        ("gpt", &["plain\"\ntrain = \"a.txt"]),
+    ];
+    let files = fits.iter().flat_map(|(model, data)| {
+        let file = move |data: &&str| {
+            format!("[data]\nkind = \"{data}\"\n\n[model]\nkind = \"{model}\"\n")
+        };
+        data.iter().map(file)
+    });
+    files.collect()
+}
+
+#[test]
+fn minimal_files_are_enough() {
+    for text in minimal() {
+        read(&text);
+    }
+}
+
+#[test]
+fn what_is_printed_reads_back_to_the_same() {
+    for text in minimal() {
+        let config = read(&text);
+        let printed = config.to_toml();
+        assert_eq!(read(&printed), config, "{printed}");
+        assert_eq!(read(&printed).to_toml(), printed);
+    }
+}
+
+#[test]
+fn so_does_what_is_not_as_usual() {
+    for text in [
+        r#"
+        [run]
+        name = "a \"quoted\" name"
+        [backend]
+        word = "tch-cuda"
+        devices = [0, 1]
+        [data]
+        kind = "parallel"
+        train = ["a.en", "a.de"]
+        valid = "b.tsv"
+        target_column = 3
+        [model]
+        kind = "transformer"
+        layers = 4
+        decoder_layers = 1
+        tying = "all"
+        encoder_attention = { kind = "performer", features = 64, redraw = 9 }
+        decoder_attention = { kind = "strided", stride = 4 }
+        cross_attention = "concat"
+        positions = { kind = "rotary", theta = 1e5 }
+        [optimizer]
+        kind = "sgd"
+        clipping = { kind = "value", at = 0.5 }
+        [schedule]
+        kind = "cosine"
+        steps = 50
+        [training]
+        epochs = 3
+        precision = "f16"
+        loss_scale = { kind = "fixed", scale = 128 }
+        [decoding]
+        strategy = { kind = "beam", beams = 5, length_penalty = 0.6 }
+        "#,
+        r#"
+        [data]
+        kind = "labelled"
+        train = "a.csv"
+        label_field = "stars"
+        sentences = "lines"
+        max_words = 30
+        [tokenizer]
+        kind = "bpe"
+        load = "tokenizer.json"
+        [model]
+        kind = "han"
+        cell = "lstm"
+        [validation]
+        metric = "macro-f1"
+        patience = 2
+        "#,
+        r#"
+        [data]
+        kind = "plain"
+        train = "a.txt"
+        test_share = 0.05
+        [model]
+        kind = "gpt"
+        attention = { kind = "linear", features = "relu" }
+        positions = "none"
+        [decoding]
+        strategy = { kind = "sample", top_k = 5, top_p = 0.9 }
+        "#,
+    ] {
+        let config = read(text);
+        let printed = config.to_toml();
+        assert_eq!(read(&printed), config, "{printed}");
+        for section in ["run", "data", "tokenizer", "model", "training"] {
+            assert!(printed.contains(&format!("[{section}]\n")), "{printed}");
+        }
+    }
+}
+
+#[test]
+fn printing_shows_what_follows_from_other_keys() {
+    let text = "[data]\nkind = \"reverse\"\n[model]\nkind = \"transformer\"\nlayers = 3\n";
+    let printed = read(text).to_toml();
+    for line in [
+        "name = \"a\"\n",
+        "encoder_layers = 3\n",
+        "d_feed_forward = 512\n",
+        "metric = \"exact\"\n",
+        "steps = 2000\n",
+        "vocabulary = \"separate\"\n",
+        "kind = \"word\"\n",
+        "encoder_attention = \"flash\"\n",
+        "clipping = { kind = \"norm\", at = 1.0 }\n",
+        "# kv_heads is not set: as the mechanism says, else one for each query head\n",
+    ] {
+        assert!(printed.contains(line), "{line}{printed}");
+    }
+}
+
+#[test]
+fn templates_are_the_defaults_with_comments() {
+    for kind in TEMPLATES {
+        let text = template(kind).expect("there is one");
+        let name = format!("my-{kind}.toml");
+        let config = Config::parse(&name, &text, &[]).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(config.model.word(), kind);
+        let data = match kind {
+            "gpt" => "kind = \"plain\"\ntrain = \"data/input.txt\"".to_owned(),
+            _ => format!("kind = \"{}\"", config.data.word()),
+        };
+        let needed = format!("[data]\n{data}\n[model]\nkind = \"{kind}\"\n");
+        assert_eq!(
+            Config::parse(&name, &needed, &[]).ok(),
+            Some(config.clone()),
+            "{text}"
+        );
+        // Every key has a comment before it.
+        let lines: Vec<_> = text.lines().collect();
+        for pair in lines.windows(2) {
+            let is_key = pair[1].contains(" = ") && !pair[1].starts_with('#');
+            assert!(!is_key || pair[0].starts_with('#'), "{}", pair[1]);
+        }
+        // Defaults that are comments are what they say.
+        let is_default = |line: &&str| {
+            let key = line
+                .strip_prefix("# ")
+                .and_then(|line| line.split_once(" = "));
+            key.is_some_and(|(key, _)| key.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
+        };
+        assert!(
+            lines.iter().filter(|line| is_default(line)).count() >= 4,
+            "{text}"
+        );
+        let uncommented: Vec<_> = lines
+            .iter()
+            .map(|line| if is_default(line) { &line[2..] } else { line })
+            .collect();
+        let uncommented = uncommented.join("\n");
+        assert_eq!(Config::parse(&name, &uncommented, &[]).ok(), Some(config));
+    }
+}
+
+#[test]
+fn the_document_is_what_the_code_has() {
+    let written = std::fs::read_to_string(workspace().join(DOCS_PATH)).unwrap_or_default();
+    assert!(
+        written == docs(),
+        "{DOCS_PATH} is behind the code: run `cargo xtask config-docs`"
+    );
+}
+
+fn shipped() -> Vec<PathBuf> {
+    let folder = std::fs::read_dir(workspace().join("configs")).expect("the folder is there");
+    let files = folder.map(|file| file.expect("it can be listed").path());
+    files
+        .filter(|path| path.extension().is_some_and(|end| end == "toml"))
+        .collect()
+}
+
+#[test]
+fn shipped_files_are_right_and_say_how_they_are_run() {
+    for path in shipped() {
+        let config = Config::read(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
+        let name = path
+            .file_stem()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
+        assert_eq!(config.run.name, Some(name.clone()));
+        let text = std::fs::read_to_string(&path).expect("it was read before");
+        assert!(text.starts_with("# "), "{name} says what it is for");
+        let command = format!("cargo xtask train configs/{name}.toml");
+        assert!(text.contains(&command), "{name} says how it is run");
+        assert_eq!(read(&config.to_toml()), config, "{name}");
+        for key in ["training.steps=1", "run.seed=7"] {
+            let change = Override::set(key).expect("a key and a value");
+            let changed = Config::read(&path, &[change]);
+            let runs_by_epochs = config.training.epochs.is_some() && key.contains("steps");
+            assert_eq!(changed.is_err(), runs_by_epochs, "{name}: {key}");
+        }
+    }
+}
+
+#[test]
+fn every_experiment_is_there() {
+    let mut names: Vec<_> = shipped()
+        .iter()
+        .map(|path| {
+            path.file_stem()
+                .expect("a name")
+                .to_string_lossy()
+                .into_owned()
+        })
+        .collect();
+    names.sort();
+    let expected = [
+        "classifier-listops-flash",
+        "classifier-listops-linear",
+        "classifier-listops-sliding-window",
+        "classifier-listops-standard",
+        "gpt-shakespeare",
+        "gpt-shakespeare-cpu",
+        "han-reviews",
+        "han-synthetic",
+        "seq2seq-dates",
+        "seq2seq-luong",
+        "transformer-dates",
+        "transformer-multi30k",
+        "transformer-reverse",
+        "transformer-zh-en",
+    ];
+    for name in expected {
+        assert!(names.iter().any(|other| other == name), "{name}: {names:?}");
+    }
+}
+
+/// What is compared differs in what it is compared by, and in nothing else.
+#[test]
+fn the_classifiers_differ_in_their_attention_alone() {
+    let read = |mechanism: &str| {
+        let file = format!("configs/classifier-listops-{mechanism}.toml");
+        let mut config = Config::read(&workspace().join(file), &[]).expect("it is right");
+        config.run.name = None;
+        let Model::Classifier(model) = &mut config.model else {
+            panic!("{mechanism} is a classifier");
+        };
+        assert_eq!(model.attention.mechanism().word(), mechanism);
+        model.attention = zoo_words::MechanismConfig::Flash;
+        config
+    };
+    let standard = read("standard");
+    for mechanism in ["flash", "sliding-window", "linear"] {
+        assert_eq!(read(mechanism), standard, "{mechanism}");
+    }
+}
