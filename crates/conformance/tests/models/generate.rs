@@ -137,7 +137,7 @@ const TESTS: &[(&str, Test)] = &[
                     .iter()
                     .find(|known| known.tokens == text.tokens && known.stop == text.stop);
                 same_texts(
-                    &[text.clone()],
+                    std::slice::from_ref(text),
                     &known.cloned().into_iter().collect::<Vec<_>>(),
                 )?;
             }

@@ -173,9 +173,13 @@ fn han(golden: &Golden, device: &Device) -> Result<(), Failed> {
     let other = vec![document[1].clone()];
     let documents = Documents::new(&[document, other], model.limits(), device)?;
     let judged = model.forward(&documents);
-    same(golden, "logits", judged.logits.slice([0..1]))?;
-    same(golden, "word_weights", judged.word_weights.slice([0..1]))?;
-    let sentence_weights = judged.sentence_weights.slice([0..1]);
+    same(golden, "logits", judged.logits.slice_dim(0, 0..1))?;
+    same(
+        golden,
+        "word_weights",
+        judged.word_weights.slice_dim(0, 0..1),
+    )?;
+    let sentence_weights = judged.sentence_weights.slice_dim(0, 0..1);
     same(golden, "sentence_weights", sentence_weights)
 }
 

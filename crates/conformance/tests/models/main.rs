@@ -3,6 +3,7 @@
 
 mod cached;
 mod classifier;
+mod drawn;
 mod generate;
 mod golden;
 mod gpt;

@@ -7,6 +7,7 @@ use zoo_models::{
     AlignmentConfig, Feeding, Generative, Seq2Seq, Seq2SeqConfig, Tokens, Tying, token_loss,
 };
 
+use crate::drawn::drawn;
 use crate::support::{equal, is_refused, numbers, overfits, same};
 
 type Test = fn(&Device) -> Result<(), Failed>;
@@ -67,8 +68,7 @@ fn config(attention: AlignmentConfig, feeding: Feeding) -> Seq2SeqConfig {
 }
 
 fn model(config: &Seq2SeqConfig, device: &Device) -> Seq2Seq {
-    device.seed(13);
-    config.init(device)
+    drawn(config.init(device), 13)
 }
 
 /// Sources and targets of several lengths, each with a beginning and an end.

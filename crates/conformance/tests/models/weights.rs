@@ -135,7 +135,9 @@ fn needs_a_format(device: &Device, folder: &Path) -> Result<(), Failed> {
 
 fn is_named(device: &Device, _: &Path) -> Result<(), Failed> {
     let model = || two(device);
-    let tensors = |change: fn(&str) -> Option<(String, Option<Vec<usize>>)>| {
+    /// What becomes of a key: its name, and another shape perhaps; or it is gone.
+    type Change = fn(&str) -> Option<(String, Option<Vec<usize>>)>;
+    let tensors = |change: Change| {
         let all = Weights::of(&model());
         let tensor = |key: &str| {
             let (name, shape) = change(key)?;

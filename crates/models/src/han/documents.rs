@@ -1,8 +1,9 @@
 //! Documents of sentences of words, checked on the host.
 
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Tensor};
 use zoo_attention::Pattern;
 
+use crate::tokens::{row_numbers, shown};
 use crate::{Limits, ModelError, Tokens};
 
 /// A batch of documents, of any numbers of sentences, of any numbers of words.

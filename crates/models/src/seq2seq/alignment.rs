@@ -10,6 +10,8 @@ use zoo_attention::{
 
 use super::AlignmentConfig;
 
+use crate::tokens::shown;
+
 /// Attention from the states of a decoder to a source, by any of the scores.
 #[derive(Module, Debug)]
 pub struct Alignment {
