@@ -7,6 +7,7 @@ mod drawn;
 mod generate;
 mod golden;
 mod gpt;
+mod half;
 mod han;
 mod mechanisms;
 mod recurrent;
@@ -50,6 +51,7 @@ fn trials(opened: &Opened) -> Vec<Trial> {
     trials.extend(weights::trials(device));
     trials.extend(golden::trials(device));
     trials.extend(recurrent::trials(device));
+    trials.extend(half::trials(opened));
     trials.extend(han::trials(device));
     trials
 }
