@@ -26,11 +26,12 @@ pub(crate) struct Test {
 
 /// Packages that are tested in the release profile: those with a feature for
 /// each backend, and those without.
-const WITH_FEATURES: [&str; 4] = [
+const WITH_FEATURES: [&str; 5] = [
     "zoo-conformance",
     "zoo-backend",
     "zoo-bench",
     "zoo-examples",
+    "zoo-train",
 ];
 const WITHOUT_FEATURES: [&str; 4] = [
     "zoo-attention",
@@ -170,7 +171,7 @@ impl Built {
     fn runs_on_a_device(&self) -> bool {
         let package = self.package.file_name().unwrap_or_default();
         self.kind == "test"
-            && ["conformance", "backend", "benches", "examples"]
+            && ["conformance", "backend", "benches", "examples", "train"]
                 .iter()
                 .any(|folder| package == *folder)
     }

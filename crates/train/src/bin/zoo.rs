@@ -1,0 +1,3 @@
+//! The `zoo` program.
+
+fn main() {}
