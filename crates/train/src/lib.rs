@@ -1,1 +1,34 @@
-//! From a TOML file to a trained model.
+//! From a TOML file to a trained model that can be looked into.
+//!
+//! ```text
+//! config  ->  texts  ->  tokenizers, examples  ->  model  ->  learn  ->  a run's folder
+//!                                                              |            |
+//!                                                            show        Trained: judge, write, ...
+//! ```
+//!
+//! - [`read_texts`], [`Tokenizers`]: what the config's data is, as texts and as tokens;
+//! - [`AnyModel`]: the config's model;
+//! - [`train`]: learning, with everything that is written on the way;
+//! - [`RunFolder`], [`Checkpoints`]: what is kept of a run;
+//! - [`Trained`]: a run that is used; [`Judged`] says how good a model is, [`Translates`] what it
+//!   writes.
+
+mod error;
+mod judge;
+mod learn;
+mod models;
+mod run;
+mod show;
+mod texts;
+mod trained;
+mod vocabulary;
+mod write;
+
+pub use self::error::TrainError;
+pub use self::judge::{Exam, Judge, Judged, Judgement, Outcome, Sample, Speech, bleu_of};
+pub use self::learn::{Finished, Learns, TextWindow, TrainOptions, train};
+pub use self::run::{Best, Checkpoint, Checkpoints, RunFolder};
+pub use self::texts::{Texts, TextsRead, read_texts};
+pub use self::trained::{AVERAGE, AnyModel, Trained, Which};
+pub use self::vocabulary::{Examples, Tokenizers};
+pub use self::write::Translates;

@@ -89,6 +89,23 @@ impl Weights {
         self.tensors.get(key).map(|held| &held.data)
     }
 
+    /// The numbers by which a model knows its parameters, which an optimizer's memory goes by.
+    /// Formats of other projects have no place for them.
+    pub fn param_ids(&self) -> BTreeMap<String, u64> {
+        let ids = self.tensors.iter();
+        ids.filter_map(|(key, held)| Some((key.clone(), held.param_id?)))
+            .collect()
+    }
+
+    /// The same tensors, known by these numbers to the model that gets them.
+    #[must_use]
+    pub fn with_param_ids(mut self, ids: &BTreeMap<String, u64>) -> Self {
+        for (key, held) in &mut self.tensors {
+            held.param_id = ids.get(key).copied().or(held.param_id);
+        }
+        self
+    }
+
     /// The same tensors by other names: each pattern's matches are replaced, one pattern
     /// after the other.
     ///

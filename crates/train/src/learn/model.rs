@@ -1,0 +1,199 @@
+//! What training asks of every model: how far it is from what it should say.
+
+use std::fmt::Display;
+
+use burn::module::Module;
+use burn::tensor::activation::log_softmax;
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use zoo_data::{DocumentIds, LabelledIds, PairIds};
+use zoo_models::{
+    Classifier, Documents, Gpt, Han, ModelError, Seq2Seq, Tokens, Transformer, token_loss,
+};
+
+/// A piece of running text, and what comes after each of its tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TextWindow {
+    /// What is given.
+    pub input: Vec<u32>,
+    /// The same, one place on.
+    pub target: Vec<u32>,
+}
+
+/// A model that can be trained here.
+pub trait Learns: Module + Display + Sync + 'static {
+    /// What it learns from.
+    type Example: Clone + Send + Sync + 'static;
+
+    /// How many tokens or classes are to be said of an example: what a loss is the mean of.
+    fn said(example: &Self::Example) -> usize;
+
+    /// How many tokens are read and said, as speed is counted.
+    fn tokens(example: &Self::Example) -> usize;
+
+    /// The mean cross-entropy of what is to be said of the examples, `[1]` in `f32`.
+    ///
+    /// # Errors
+    ///
+    /// [`ModelError`] if the model cannot take one of them.
+    fn loss(
+        &self,
+        examples: &[&Self::Example],
+        smoothing: f64,
+        device: &Device,
+    ) -> Result<Tensor<1>, ModelError>;
+}
+
+impl Learns for Transformer {
+    type Example = PairIds;
+
+    fn said(example: &PairIds) -> usize {
+        example.target.len() + 1
+    }
+
+    fn tokens(example: &PairIds) -> usize {
+        example.source.len() + Self::said(example)
+    }
+
+    fn loss(
+        &self,
+        examples: &[&PairIds],
+        smoothing: f64,
+        device: &Device,
+    ) -> Result<Tensor<1>, ModelError> {
+        let limits = [self.source_limits(), self.target_limits()];
+        let [source, target, wanted] = pair_tokens(examples, limits, device)?;
+        Ok(token_loss(self.forward(&source, &target), &wanted, smoothing))
+    }
+}
+
+impl Learns for Seq2Seq {
+    type Example = PairIds;
+
+    fn said(example: &PairIds) -> usize {
+        example.target.len() + 1
+    }
+
+    fn tokens(example: &PairIds) -> usize {
+        example.source.len() + Self::said(example)
+    }
+
+    fn loss(
+        &self,
+        examples: &[&PairIds],
+        smoothing: f64,
+        device: &Device,
+    ) -> Result<Tensor<1>, ModelError> {
+        let limits = [self.source_limits(), self.target_limits()];
+        let [source, target, wanted] = pair_tokens(examples, limits, device)?;
+        let said = self.forward(&source, &target).logits;
+        Ok(token_loss(said, &wanted, smoothing))
+    }
+}
+
+impl Learns for Gpt {
+    type Example = TextWindow;
+
+    fn said(example: &TextWindow) -> usize {
+        example.target.len()
+    }
+
+    fn tokens(example: &TextWindow) -> usize {
+        example.target.len()
+    }
+
+    fn loss(
+        &self,
+        examples: &[&TextWindow],
+        smoothing: f64,
+        device: &Device,
+    ) -> Result<Tensor<1>, ModelError> {
+        let inputs: Vec<&[u32]> = examples.iter().map(|it| it.input.as_slice()).collect();
+        let targets: Vec<&[u32]> = examples.iter().map(|it| it.target.as_slice()).collect();
+        let inputs = Tokens::new(&inputs, self.limits(), device)?;
+        let wanted = Tokens::new(&targets, self.limits(), device)?;
+        Ok(token_loss(self.forward(&inputs), &wanted, smoothing))
+    }
+}
+
+impl Learns for Classifier {
+    type Example = LabelledIds;
+
+    fn said(_: &LabelledIds) -> usize {
+        1
+    }
+
+    fn tokens(example: &LabelledIds) -> usize {
+        example.ids.len()
+    }
+
+    fn loss(
+        &self,
+        examples: &[&LabelledIds],
+        smoothing: f64,
+        device: &Device,
+    ) -> Result<Tensor<1>, ModelError> {
+        let texts: Vec<&[u32]> = examples.iter().map(|it| it.ids.as_slice()).collect();
+        let classes: Vec<usize> = examples.iter().map(|it| it.label).collect();
+        let said = self.forward(&Tokens::new(&texts, self.limits(), device)?);
+        Ok(class_loss(said, &classes, smoothing))
+    }
+}
+
+impl Learns for Han {
+    type Example = DocumentIds;
+
+    fn said(_: &DocumentIds) -> usize {
+        1
+    }
+
+    fn tokens(example: &DocumentIds) -> usize {
+        example.sentences.iter().map(Vec::len).sum()
+    }
+
+    fn loss(
+        &self,
+        examples: &[&DocumentIds],
+        smoothing: f64,
+        device: &Device,
+    ) -> Result<Tensor<1>, ModelError> {
+        let documents: Vec<&[Vec<u32>]> = examples.iter().map(|it| &*it.sentences).collect();
+        let classes: Vec<usize> = examples.iter().map(|it| it.label).collect();
+        let said = self.forward(&Documents::new(&documents, self.limits(), device)?);
+        Ok(class_loss(said.logits, &classes, smoothing))
+    }
+}
+
+/// What is given, what a decoder is given, and what it is to say.
+fn pair_tokens(
+    examples: &[&PairIds],
+    [of_source, of_target]: [zoo_models::Limits; 2],
+    device: &Device,
+) -> Result<[Tokens; 3], ModelError> {
+    let sources: Vec<&[u32]> = examples.iter().map(|it| it.source.as_slice()).collect();
+    let inputs: Vec<Vec<u32>> = examples.iter().map(|it| it.decoder_input()).collect();
+    let outputs: Vec<Vec<u32>> = examples.iter().map(|it| it.decoder_output()).collect();
+    Ok([
+        Tokens::new(&sources, of_source, device)?,
+        Tokens::new(&inputs, of_target, device)?,
+        Tokens::new(&outputs, of_target, device)?,
+    ])
+}
+
+/// The mean cross-entropy of predictions with the classes that are right, `[1]` in `f32`.
+///
+/// # Shapes
+///
+/// - logits: `[batch, classes]`
+fn class_loss(logits: Tensor<2>, classes: &[usize], smoothing: f64) -> Tensor<1> {
+    let [batch, of] = logits.dims();
+    let device = logits.device();
+    let right: Vec<i64> = classes.iter().map(|class| *class as i64).collect();
+    let right: Tensor<2, Int> = Tensor::from_data(TensorData::new(right, [batch, 1]), &device);
+    let logs = log_softmax(logits.cast(DType::F32), 1);
+    let own = logs.clone().gather(1, right); // [batch, 1]
+    let loss = match smoothing {
+        0.0 => own,
+        _ => own * (1.0 - smoothing) + logs.sum_dim(1) * (smoothing / of as f64),
+    };
+    -loss.sum() / batch as f64
+}

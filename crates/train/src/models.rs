@@ -1,0 +1,161 @@
+//! The config's `[model]`, as the configs of zoo-models, which know no files.
+
+use zoo_config::{
+    Activation, Alignment, Cell, ClassifierModel, Feeding, GptModel, HanModel, Norm, Pooling,
+    Positions, Seq2SeqModel, TransformerModel, Tying,
+};
+use zoo_models::{
+    AlignmentConfig, ClassifierConfig, GptConfig, HanConfig, PositionsConfig, Seq2SeqConfig,
+    TransformerConfig,
+};
+
+/// A Transformer for two vocabularies of these sizes.
+pub(crate) fn transformer(
+    said: &TransformerModel,
+    source_vocabulary: usize,
+    target_vocabulary: usize,
+) -> TransformerConfig {
+    TransformerConfig::new(source_vocabulary, target_vocabulary)
+        .with_d_model(said.d_model)
+        .with_heads(said.heads)
+        .with_kv_heads(said.kv_heads)
+        .with_encoder_layers(said.encoder_layers.unwrap_or(said.layers))
+        .with_decoder_layers(said.decoder_layers.unwrap_or(said.layers))
+        .with_d_feed_forward(said.d_feed_forward)
+        .with_norm(norm(said.norm))
+        .with_final_norm(said.final_norm)
+        .with_activation(activation(said.activation))
+        .with_positions(positions(&said.positions))
+        .with_tying(tying(said.tying))
+        .with_scale_embeddings(said.scale_embeddings)
+        .with_encoder_mechanism(said.encoder_attention.clone())
+        .with_decoder_mechanism(said.decoder_attention.clone())
+        .with_cross_mechanism(said.cross_attention.clone())
+        .with_dropout(said.dropout)
+        .with_attention_dropout(said.attention_dropout)
+        .with_bias(said.bias)
+        .with_epsilon(said.epsilon)
+}
+
+/// A recurrent model for two vocabularies of these sizes.
+pub(crate) fn seq2seq(
+    said: &Seq2SeqModel,
+    source_vocabulary: usize,
+    target_vocabulary: usize,
+) -> Seq2SeqConfig {
+    Seq2SeqConfig::new(source_vocabulary, target_vocabulary)
+        .with_d_embedding(said.d_embedding)
+        .with_d_hidden(said.d_hidden)
+        .with_encoder_layers(said.encoder_layers.unwrap_or(said.layers))
+        .with_decoder_layers(said.decoder_layers.unwrap_or(said.layers))
+        .with_attention(match &said.attention {
+            Alignment::Additive => AlignmentConfig::Additive,
+            Alignment::Dot => AlignmentConfig::Dot,
+            Alignment::General => AlignmentConfig::General,
+            Alignment::LocalM(said) => AlignmentConfig::LocalM {
+                window: said.window,
+            },
+            Alignment::LocalP(said) => AlignmentConfig::LocalP {
+                window: said.window,
+            },
+        })
+        .with_feeding(match said.feeding {
+            Feeding::None => zoo_models::Feeding::None,
+            Feeding::Input => zoo_models::Feeding::Input,
+            Feeding::Context => zoo_models::Feeding::Context,
+        })
+        .with_tying(tying(said.tying))
+        .with_dropout(said.dropout)
+}
+
+/// A hierarchical attention network for so many words and classes.
+pub(crate) fn han(said: &HanModel, vocabulary: usize, classes: usize) -> HanConfig {
+    HanConfig::new(vocabulary, classes)
+        .with_d_embedding(said.d_embedding)
+        .with_d_word(said.d_word)
+        .with_d_sentence(said.d_sentence)
+        .with_d_attention(said.d_attention)
+        .with_cell(match said.cell {
+            Cell::Gru => zoo_recurrent::Cell::Gru,
+            Cell::Lstm => zoo_recurrent::Cell::Lstm,
+        })
+        .with_dropout(said.dropout)
+}
+
+/// A GPT for so many tokens.
+pub(crate) fn gpt(said: &GptModel, vocabulary: usize) -> GptConfig {
+    GptConfig::new(vocabulary, said.d_model, said.heads, said.layers)
+        .with_kv_heads(said.kv_heads)
+        .with_d_feed_forward(said.d_feed_forward)
+        .with_mechanism(said.attention.clone())
+        .with_positions(positions(&said.positions))
+        .with_activation(activation(said.activation))
+        .with_tied(said.tied)
+        .with_dropout(said.dropout)
+        .with_attention_dropout(said.attention_dropout)
+        .with_bias(said.bias)
+        .with_epsilon(said.epsilon)
+}
+
+/// A classifier for so many tokens and classes.
+pub(crate) fn classifier(
+    said: &ClassifierModel,
+    vocabulary: usize,
+    classes: usize,
+) -> ClassifierConfig {
+    ClassifierConfig::new(vocabulary, classes, said.d_model, said.heads, said.layers)
+        .with_kv_heads(said.kv_heads)
+        .with_d_feed_forward(said.d_feed_forward)
+        .with_mechanism(said.attention.clone())
+        .with_pooling(match said.pooling {
+            Pooling::Cls => zoo_models::Pooling::Cls,
+            Pooling::Mean => zoo_models::Pooling::Mean,
+            Pooling::Attention => zoo_models::Pooling::Attention,
+        })
+        .with_norm(norm(said.norm))
+        .with_final_norm(said.final_norm)
+        .with_activation(activation(said.activation))
+        .with_positions(positions(&said.positions))
+        .with_scale_embeddings(said.scale_embeddings)
+        .with_dropout(said.dropout)
+        .with_attention_dropout(said.attention_dropout)
+        .with_bias(said.bias)
+        .with_epsilon(said.epsilon)
+}
+
+fn norm(said: Norm) -> zoo_models::Norm {
+    match said {
+        Norm::Pre => zoo_models::Norm::Pre,
+        Norm::Post => zoo_models::Norm::Post,
+    }
+}
+
+fn activation(said: Activation) -> zoo_models::Activation {
+    match said {
+        Activation::Relu => zoo_models::Activation::Relu,
+        Activation::Gelu => zoo_models::Activation::Gelu,
+        Activation::GeluTanh => zoo_models::Activation::GeluTanh,
+        Activation::Swiglu => zoo_models::Activation::Swiglu,
+    }
+}
+
+fn tying(said: Tying) -> zoo_models::Tying {
+    match said {
+        Tying::None => zoo_models::Tying::None,
+        Tying::Decoder => zoo_models::Tying::Decoder,
+        Tying::All => zoo_models::Tying::All,
+    }
+}
+
+fn positions(said: &Positions) -> PositionsConfig {
+    match said {
+        Positions::None => PositionsConfig::None,
+        Positions::Sinusoidal => PositionsConfig::Sinusoidal,
+        // A config that was read has every length in it.
+        Positions::Learned(said) => PositionsConfig::Learned {
+            longest: said.longest.unwrap_or(0),
+        },
+        Positions::Rotary(said) => PositionsConfig::Rotary { theta: said.theta },
+        Positions::Alibi => PositionsConfig::Alibi,
+    }
+}

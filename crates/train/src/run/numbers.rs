@@ -1,0 +1,142 @@
+//! Every number of a run: as JSON lines while it goes on, as tables and curves at its end.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use zoo_config::Metric;
+use zoo_pictures::plot::Scale;
+use zoo_pictures::{Better, Curve, Curves};
+
+use super::{RunFolder, write_atomic};
+use crate::TrainError;
+
+const LINES: &str = "metrics.jsonl";
+
+/// Numbers of a step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Row {
+    /// `train`, `valid` or `test`.
+    pub(crate) part: String,
+    /// After which step.
+    pub(crate) step: usize,
+    /// The numbers, by name.
+    #[serde(flatten)]
+    pub(crate) values: BTreeMap<String, f64>,
+}
+
+/// The numbers of a run so far.
+#[derive(Debug)]
+pub(crate) struct Numbers {
+    folder: RunFolder,
+    rows: Vec<Row>,
+    file: File,
+    path: PathBuf,
+}
+
+impl Numbers {
+    /// Those of a run that begins, or that is gone on with after a step: what came after it is
+    /// to come again.
+    pub(crate) fn open(folder: &RunFolder, last_step: usize) -> Result<Self, TrainError> {
+        let path = folder.file(LINES);
+        let mut rows: Vec<Row> = vec![];
+        if last_step > 0 && path.is_file() {
+            let text = std::fs::read_to_string(&path).map_err(TrainError::file(&path))?;
+            // The last line of a run that was killed may be half there.
+            let whole = text.lines().filter_map(|line| serde_json::from_str(line).ok());
+            rows = whole.filter(|row: &Row| row.step <= last_step).collect();
+        }
+        let lines: String = rows.iter().map(line).collect();
+        write_atomic(&path, lines.as_bytes())?;
+        let file = OpenOptions::new().append(true).open(&path);
+        Ok(Self {
+            folder: folder.clone(),
+            rows,
+            file: file.map_err(TrainError::file(&path))?,
+            path,
+        })
+    }
+
+    /// Adds a row, at once: a run that is killed keeps it.
+    pub(crate) fn add(&mut self, row: Row) -> Result<(), TrainError> {
+        self.file
+            .write_all(line(&row).as_bytes())
+            .map_err(TrainError::file(&self.path))?;
+        self.rows.push(row);
+        Ok(())
+    }
+
+    /// Writes the tables and the curves.
+    pub(crate) fn finish(&self, metric: Metric) -> Result<(), TrainError> {
+        for part in ["train", "valid"] {
+            let path = self.folder.file(&format!("{part}.csv"));
+            write_atomic(&path, self.table(part).as_bytes())?;
+        }
+        let loss = Curves {
+            title: "loss".to_owned(),
+            scale: Scale::Log,
+            better: Better::Lower,
+            curves: vec![
+                self.curve("training", "train", "loss"),
+                self.curve("validation", "valid", "loss"),
+            ],
+        };
+        write_atomic(&self.folder.file("loss.svg"), loss.to_svg().as_bytes())?;
+        if metric != Metric::Loss {
+            let word = metric.word();
+            let curves = Curves {
+                title: word.to_owned(),
+                scale: Scale::Linear,
+                better: match metric.less_is_better() {
+                    true => Better::Lower,
+                    false => Better::Higher,
+                },
+                curves: vec![self.curve("validation", "valid", word)],
+            };
+            let path = self.folder.file(&format!("{word}.svg"));
+            write_atomic(&path, curves.to_svg().as_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn of<'a>(&'a self, part: &'a str) -> impl Iterator<Item = &'a Row> {
+        self.rows.iter().filter(move |row| row.part == part)
+    }
+
+    fn curve(&self, name: &str, part: &str, value: &str) -> Curve {
+        let points = self.of(part).filter_map(|row| {
+            let value = row.values.get(value)?;
+            Some((row.step as f64, *value))
+        });
+        Curve {
+            name: name.to_owned(),
+            points: points.collect(),
+        }
+    }
+
+    fn table(&self, part: &str) -> String {
+        let names: std::collections::BTreeSet<&str> = self
+            .of(part)
+            .flat_map(|row| row.values.keys().map(String::as_str))
+            .collect();
+        let mut table = csv::Writer::from_writer(vec![]);
+        let header = std::iter::once("step").chain(names.iter().copied());
+        // A vector takes whatever is written to it.
+        let _ = table.write_record(header);
+        for row in self.of(part) {
+            let value = |name: &&str| row.values.get(*name).map(f64::to_string).unwrap_or_default();
+            let cells = std::iter::once(row.step.to_string()).chain(names.iter().map(value));
+            let _ = table.write_record(cells);
+        }
+        let bytes = table.into_inner().unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+fn line(row: &Row) -> String {
+    // Numbers that are not finite become null, and are left out when read again.
+    let text = serde_json::to_string(row).unwrap_or_default();
+    format!("{text}\n")
+}
