@@ -18,7 +18,7 @@ pub mod transformer;
 pub mod weights;
 
 pub use blocks::{Activation, Norm, PositionsConfig};
-pub use classifier::{Classifier, ClassifierConfig, Pooling};
+pub use classifier::{Classifier, ClassifierConfig, ClassifierLook, Pooling};
 pub use context_attention::{ContextAttention, ContextAttentionConfig, Pooled};
 pub use error::ModelError;
 pub use generate::{GenerateConfig, Generated, Generative, Stop, Strategy, generate};
@@ -28,4 +28,6 @@ pub use loss::token_loss;
 pub use seq2seq::{AlignmentConfig, Feeding, Seq2Seq, Seq2SeqConfig, Seq2SeqOutput, Seq2SeqState};
 pub use summary::{Part, Summary};
 pub use tokens::{Limits, Tokens};
-pub use transformer::{Encoded, Transformer, TransformerConfig, TransformerState, Tying};
+pub use transformer::{
+    Encoded, Transformer, TransformerConfig, TransformerLook, TransformerState, Tying,
+};

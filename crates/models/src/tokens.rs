@@ -112,6 +112,21 @@ impl Tokens {
         self.ids.dims()
     }
 
+    /// That all rows are of one length, and not empty: where somebody looks, there is no
+    /// padding.
+    ///
+    /// # Panics
+    ///
+    /// If they are not.
+    pub(crate) fn assert_whole(&self, op: &str) {
+        let [_, seq] = self.dims();
+        assert!(
+            self.lengths.iter().all(|length| *length == seq),
+            "{op}: rows must be of one length, at least 1, got {:?}",
+            self.lengths
+        );
+    }
+
     /// Hides what is padding from everybody.
     pub fn pattern(&self) -> Pattern {
         let [_, seq] = self.dims();

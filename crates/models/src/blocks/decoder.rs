@@ -6,7 +6,7 @@ use burn::tensor::Tensor;
 use zoo_attention::{CannotDecode, DecodeCache, Memory, MultiHeadAttention, Pattern};
 
 use super::encoder::Around;
-use super::self_attention::{Sight, advance};
+use super::self_attention::{Sight, advance, look_at};
 use super::{FeedForward, Norm, learned};
 
 /// A layer in which a sequence attends to itself and to another.
@@ -67,6 +67,29 @@ impl DecoderLayer {
             |places| {
                 let other = || other.clone();
                 self.cross_attention.forward(places, other(), other(), seen)
+            },
+        )
+    }
+
+    /// [`forward`](Self::forward), noting where the layer looks, in its own sequence and in the
+    /// other.
+    pub(crate) fn look(
+        &self,
+        places: Tensor<3>,
+        sight: Sight<'_>,
+        other: &Tensor<3>,
+        [looked, across]: [&mut Vec<Tensor<4>>; 2],
+    ) -> Tensor<3> {
+        self.through(
+            places,
+            |places| {
+                looked.push(sight.look(&self.attention, places.clone()));
+                sight.attend(&self.attention, places)
+            },
+            |places| {
+                let (attention, other) = (&self.cross_attention, || other.clone());
+                across.push(look_at(attention, places.clone(), other(), Pattern::Full));
+                attention.forward(places, other(), other(), Pattern::Full)
             },
         )
     }

@@ -35,6 +35,19 @@ impl EncoderLayer {
         self.through(places, |places| sight.attend(&self.attention, places))
     }
 
+    /// [`forward`](Self::forward), noting where the layer looks.
+    pub(crate) fn look(
+        &self,
+        places: Tensor<3>,
+        sight: Sight<'_>,
+        looked: &mut Vec<Tensor<4>>,
+    ) -> Tensor<3> {
+        self.through(places, |places| {
+            looked.push(sight.look(&self.attention, places.clone()));
+            sight.attend(&self.attention, places)
+        })
+    }
+
     /// The next places of sequences that are continued.
     ///
     /// # Shapes

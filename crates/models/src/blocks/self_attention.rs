@@ -45,6 +45,20 @@ impl Sight<'_> {
         attention.forward(places.clone(), places.clone(), places, pattern)
     }
 
+    /// Where every place looks, of sequences without padding.
+    ///
+    /// # Shapes
+    ///
+    /// - places: `[batch, seq, d_model]`
+    /// - result: `[batch, heads, seq, seq]`
+    pub(crate) fn look(&self, attention: &MultiHeadAttention, places: Tensor<3>) -> Tensor<4> {
+        let pattern = match self.is_causal {
+            true => Pattern::Causal,
+            false => Pattern::Full,
+        };
+        look_at(attention, places.clone(), places, pattern)
+    }
+
     /// The same, sequences of one length at a time.
     fn attend_by_length(&self, attention: &MultiHeadAttention, places: Tensor<3>) -> Tensor<3> {
         let [batch, seq, d_model] = places.dims();
@@ -82,6 +96,17 @@ impl Sight<'_> {
         }
         Tensor::cat(parts, 0).select(0, row_numbers(&order, &device))
     }
+}
+
+/// Where every place looks in another sequence: `[batch, heads, seq, seq_k]`.
+pub(super) fn look_at(
+    attention: &MultiHeadAttention,
+    places: Tensor<3>,
+    other: Tensor<3>,
+    seen: Pattern,
+) -> Tensor<4> {
+    let rows: Vec<usize> = (0..places.dims()[1]).collect();
+    attention.explain(places, other, seen, &rows)
 }
 
 /// Whether a mechanism takes sizes from the number of places.

@@ -26,12 +26,14 @@
 //! | `head.{weight,bias}` | `[d_model, classes]` |
 
 mod config;
+mod look;
 
 use burn::module::{DisplaySettings, Module, ModuleDisplay, Param};
 use burn::nn::{Dropout, Embedding, LayerNorm, Linear};
 use burn::tensor::{Tensor, TensorData};
 
 pub use self::config::{ClassifierConfig, Pooling};
+pub use self::look::ClassifierLook;
 use crate::blocks::{AddedPositions, EncoderLayer, Sight};
 use crate::{ContextAttention, Limits, Summary, Tokens};
 
@@ -82,14 +84,7 @@ impl Classifier {
     ///
     /// If there are more places than were learned.
     pub fn forward(&self, tokens: &Tokens) -> Tensor<2> {
-        let places = self.embedding.forward(tokens.ids()); // [batch, seq, d_model]
-        let places = match self.config.scale_embeddings {
-            true => places.mul_scalar((self.config.d_model as f64).sqrt()),
-            false => places,
-        };
-        let places = self.positions.forward(places, 0);
-        let (places, lengths) = self.with_cls(places, tokens.lengths());
-        let mut places = self.dropout.forward(places);
+        let (mut places, lengths) = self.embedded(tokens);
         let sight = Sight {
             lengths: &lengths,
             is_causal: false,
@@ -97,10 +92,7 @@ impl Classifier {
         for layer in &self.layers {
             places = layer.forward(places, sight);
         }
-        if let Some(norm) = &self.norm {
-            places = norm.forward(places);
-        }
-        self.head.forward(self.pooled(places, tokens))
+        self.head.forward(self.pooled(self.normed(places), tokens))
     }
 
     /// What it takes.
@@ -167,6 +159,26 @@ impl Classifier {
                 format!("{d_model} x {classes}"),
                 self.head.num_params(),
             )
+    }
+
+    /// Tokens with their places, and what is put before them; and how many there are.
+    fn embedded(&self, tokens: &Tokens) -> (Tensor<3>, Vec<usize>) {
+        let places = self.embedding.forward(tokens.ids()); // [batch, seq, d_model]
+        let places = match self.config.scale_embeddings {
+            true => places.mul_scalar((self.config.d_model as f64).sqrt()),
+            false => places,
+        };
+        let places = self.positions.forward(places, 0);
+        let (places, lengths) = self.with_cls(places, tokens.lengths());
+        (self.dropout.forward(places), lengths)
+    }
+
+    /// After the last layer.
+    fn normed(&self, places: Tensor<3>) -> Tensor<3> {
+        match &self.norm {
+            Some(norm) => norm.forward(places),
+            None => places,
+        }
     }
 
     /// The places, one more before them where it is what is taken in the end; and how many

@@ -22,6 +22,7 @@
 
 mod config;
 mod generate;
+mod look;
 
 use burn::module::{DisplaySettings, Module, ModuleDisplay};
 use burn::nn::{Dropout, Embedding, LayerNorm, Linear};

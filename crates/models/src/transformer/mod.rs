@@ -23,6 +23,7 @@
 
 mod config;
 mod generate;
+mod look;
 
 use burn::module::{DisplaySettings, Module, ModuleDisplay};
 use burn::nn::{Dropout, Embedding, LayerNorm, Linear};
@@ -31,6 +32,7 @@ use zoo_attention::Pattern;
 
 pub use self::config::{TransformerConfig, Tying};
 pub use self::generate::TransformerState;
+pub use self::look::TransformerLook;
 use crate::blocks::{AddedPositions, DecoderLayer, EncoderLayer, Sight, logits};
 use crate::tokens::shown;
 use crate::{Limits, Summary, Tokens};
@@ -136,13 +138,8 @@ impl Transformer {
             lengths: source.lengths(),
             is_causal: false,
         };
-        let vectors = match &self.source_embedding {
-            Some(own) => own,
-            None => &self.target_embedding,
-        };
-        let places = self.embedded(vectors, &self.source_positions, source.ids(), 0);
         let layers = self.encoder.layers.iter();
-        let places = layers.fold(places, |places, layer| layer.forward(places, sight));
+        let places = layers.fold(self.embedded_source(source), |places, layer| layer.forward(places, sight));
         Encoded {
             places: normed(places, &self.encoder.norm),
             lengths: source.lengths().to_vec(),
@@ -272,6 +269,15 @@ impl Transformer {
             decoder.sum::<usize>() + self.decoder.norm.num_params(),
         )
         .with("head", head, self.head.num_params())
+    }
+
+    /// Tokens of a source with their places: `[batch, seq, d_model]`.
+    fn embedded_source(&self, source: &Tokens) -> Tensor<3> {
+        let vectors = match &self.source_embedding {
+            Some(own) => own,
+            None => &self.target_embedding,
+        };
+        self.embedded(vectors, &self.source_positions, source.ids(), 0)
     }
 
     /// Tokens with their places, the first of them at `first`: `[batch, seq, d_model]`.
