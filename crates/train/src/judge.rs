@@ -98,7 +98,7 @@ impl Judgement {
 
 /// What it takes to judge, beside a model and examples.
 #[derive(Debug, Clone)]
-pub struct Judge<'a> {
+pub struct Judge {
     /// How texts are written, by models that write any.
     pub generate: Option<GenerateConfig>,
     /// How translations are compared.
@@ -106,7 +106,7 @@ pub struct Judge<'a> {
     /// Examples whose result is shown.
     pub samples: usize,
     /// Where to compute.
-    pub device: &'a Device,
+    pub device: Device,
 }
 
 /// Examples with what is needed to read them.
@@ -137,7 +137,8 @@ pub trait Judged: Learns {
     /// # Errors
     ///
     /// [`TrainError`] if it cannot take one of them.
-    fn judge(&self, exam: &Exam<'_, Self::Example>, judge: &Judge<'_>) -> Result<Judgement, TrainError>;
+    fn judge(&self, exam: &Exam<'_, Self::Example>, judge: &Judge)
+    -> Result<Judgement, TrainError>;
 }
 
 /// How BLEU takes the words of the config's texts.
@@ -165,13 +166,13 @@ fn writes_chinese(config: &Config) -> bool {
 }
 
 impl Judged for Transformer {
-    fn judge(&self, exam: &Exam<'_, PairIds>, judge: &Judge<'_>) -> Result<Judgement, TrainError> {
+    fn judge(&self, exam: &Exam<'_, PairIds>, judge: &Judge) -> Result<Judgement, TrainError> {
         judge_pairs(self, exam, judge)
     }
 }
 
 impl Judged for Seq2Seq {
-    fn judge(&self, exam: &Exam<'_, PairIds>, judge: &Judge<'_>) -> Result<Judgement, TrainError> {
+    fn judge(&self, exam: &Exam<'_, PairIds>, judge: &Judge) -> Result<Judgement, TrainError> {
         judge_pairs(self, exam, judge)
     }
 }
@@ -179,18 +180,23 @@ impl Judged for Seq2Seq {
 fn judge_pairs<M: Learns<Example = PairIds> + Translates>(
     model: &M,
     exam: &Exam<'_, PairIds>,
-    judge: &Judge<'_>,
+    judge: &Judge,
 ) -> Result<Judgement, TrainError> {
     let Speech::Pair(tokenizers) = exam.speech else {
         unreachable!("pairs are made by tokenizers of pairs");
     };
-    let loss = mean_loss(model, exam.examples, judge.device)?;
-    let config = judge.generate.as_ref().unwrap_or_else(|| {
-        unreachable!("a model of pairs writes texts, and its config says how")
-    });
-    let sources: Vec<&[u32]> = exam.examples.iter().map(|it| it.source.as_slice()).collect();
+    let loss = mean_loss(model, exam.examples, &judge.device)?;
+    let config = judge
+        .generate
+        .as_ref()
+        .unwrap_or_else(|| unreachable!("a model of pairs writes texts, and its config says how"));
+    let sources: Vec<&[u32]> = exam
+        .examples
+        .iter()
+        .map(|it| it.source.as_slice())
+        .collect();
     let written = model
-        .translate(&sources, config, judge.device)
+        .translate(&sources, config, &judge.device)
         .map_err(TrainError::model("decoding"))?;
     let mut exact = Accuracy::default();
     let mut bleu = judge.bleu.counts()?;
@@ -227,30 +233,44 @@ fn judge_pairs<M: Learns<Example = PairIds> + Translates>(
 }
 
 impl Judged for Classifier {
-    fn judge(&self, exam: &Exam<'_, LabelledIds>, judge: &Judge<'_>) -> Result<Judgement, TrainError> {
+    fn judge(&self, exam: &Exam<'_, LabelledIds>, judge: &Judge) -> Result<Judgement, TrainError> {
         let classes = |examples: &[&LabelledIds]| {
             let texts: Vec<&[u32]> = examples.iter().map(|it| it.ids.as_slice()).collect();
-            Ok(self.forward(&Tokens::new(&texts, self.limits(), judge.device)?))
+            Ok(self.forward(&Tokens::new(&texts, self.limits(), &judge.device)?))
         };
-        judge_classes(self, exam, judge, |example| example.label, |it| it.ids.clone(), classes)
+        judge_classes(
+            self,
+            exam,
+            judge,
+            |example| example.label,
+            |it| it.ids.clone(),
+            classes,
+        )
     }
 }
 
 impl Judged for Han {
-    fn judge(&self, exam: &Exam<'_, DocumentIds>, judge: &Judge<'_>) -> Result<Judgement, TrainError> {
+    fn judge(&self, exam: &Exam<'_, DocumentIds>, judge: &Judge) -> Result<Judgement, TrainError> {
         let classes = |examples: &[&DocumentIds]| {
             let documents: Vec<&[Vec<u32>]> = examples.iter().map(|it| &*it.sentences).collect();
-            let documents = Documents::new(&documents, self.limits(), judge.device)?;
+            let documents = Documents::new(&documents, self.limits(), &judge.device)?;
             Ok(self.forward(&documents).logits)
         };
-        judge_classes(self, exam, judge, |example| example.label, |it| it.sentences.concat(), classes)
+        judge_classes(
+            self,
+            exam,
+            judge,
+            |example| example.label,
+            |it| it.sentences.concat(),
+            classes,
+        )
     }
 }
 
 fn judge_classes<M: Learns>(
     model: &M,
     exam: &Exam<'_, M::Example>,
-    judge: &Judge<'_>,
+    judge: &Judge,
     label: impl Fn(&M::Example) -> usize,
     ids: impl Fn(&M::Example) -> Vec<u32>,
     logits: impl Fn(&[&M::Example]) -> Result<Tensor<2>, ModelError>,
@@ -275,7 +295,7 @@ where
         for (at, class) in places.iter().zip(classes) {
             told[*at] = class as usize;
         }
-        add_loss(model, &rows, judge.device, &mut loss)?;
+        add_loss(model, &rows, &judge.device, &mut loss)?;
     }
     let name = |class: usize| labels.name(class).unwrap_or("?").to_owned();
     let mut samples = vec![];
@@ -297,21 +317,23 @@ where
 }
 
 impl Judged for Gpt {
-    fn judge(&self, exam: &Exam<'_, TextWindow>, judge: &Judge<'_>) -> Result<Judgement, TrainError> {
+    fn judge(&self, exam: &Exam<'_, TextWindow>, judge: &Judge) -> Result<Judgement, TrainError> {
         let Speech::Plain(tokenizer) = exam.speech else {
             unreachable!("running text is made by a tokenizer");
         };
         let mut loss = Perplexity::default();
         for windows in exam.examples.chunks(ROWS) {
             let windows: Vec<&TextWindow> = windows.iter().collect();
-            add_loss(self, &windows, judge.device, &mut loss)?;
+            add_loss(self, &windows, &judge.device, &mut loss)?;
         }
         let samples = match (&judge.generate, exam.examples.first()) {
             (Some(config), Some(first)) if judge.samples > 0 => {
                 // The first few tokens of what it has not seen, to be gone on with.
                 let given = &first.input[..first.input.len().min(16)];
                 let prompts = vec![given; judge.samples];
-                let state = self.start(prompts.len()).map_err(TrainError::model("decoding"))?;
+                let state = self
+                    .start(prompts.len())
+                    .map_err(TrainError::model("decoding"))?;
                 let texts = generate(self, state, &prompts, config)
                     .map_err(TrainError::model("decoding"))?;
                 texts

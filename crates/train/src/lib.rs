@@ -13,6 +13,7 @@
 //! - [`Trained`]: a run that is used; [`Judged`] says how good a model is, [`Translates`] what it
 //!   writes.
 
+pub mod cli;
 mod error;
 mod judge;
 mod learn;
@@ -26,7 +27,7 @@ mod write;
 
 pub use self::error::TrainError;
 pub use self::judge::{Exam, Judge, Judged, Judgement, Outcome, Sample, Speech, bleu_of};
-pub use self::learn::{Finished, Learns, TextWindow, TrainOptions, train};
+pub use self::learn::{Ending, Finished, Learns, TextWindow, TrainOptions, train};
 pub use self::run::{Best, Checkpoint, Checkpoints, RunFolder};
 pub use self::texts::{Texts, TextsRead, read_texts};
 pub use self::trained::{AVERAGE, AnyModel, Trained, Which};

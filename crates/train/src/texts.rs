@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use zoo_config::{Config, Data, Direction, Files, Format, Phrases};
 use zoo_data::tasks::{
-    Arrangement, Counts, Dates, Documents, ListOps, PhraseDirection, Phrases as PhraseTask,
-    Recall, Sequences,
+    Arrangement, Counts, Dates, Documents, ListOps, PhraseDirection, Phrases as PhraseTask, Recall,
+    Sequences,
 };
 use zoo_data::{
     DataError, Labelled, LabelledText, Pair, ParallelText, Parts, Read, Split, plain_text,
@@ -91,19 +91,28 @@ fn read(config: &Config, notes: &mut Vec<String>) -> Result<Texts, TrainError> {
         Data::Dates(data) => Texts::Pairs(
             Dates::new()
                 .with_years(data.first_year, data.last_year)
-                .generate(counts(data.train_size, data.valid_size, data.test_size), seed)?,
+                .generate(
+                    counts(data.train_size, data.valid_size, data.test_size),
+                    seed,
+                )?,
         ),
         Data::Recall(data) => Texts::Pairs(
             Recall::new()
                 .with_keys(data.min_keys, data.max_keys)
-                .generate(counts(data.train_size, data.valid_size, data.test_size), seed)?,
+                .generate(
+                    counts(data.train_size, data.valid_size, data.test_size),
+                    seed,
+                )?,
         ),
         Data::ListOps(data) => Texts::Labelled(
             ListOps::new()
                 .with_depth(data.max_depth)
                 .with_arguments(data.max_arguments)
                 .with_lengths(data.min_length, data.max_length)
-                .generate(counts(data.train_size, data.valid_size, data.test_size), seed)?,
+                .generate(
+                    counts(data.train_size, data.valid_size, data.test_size),
+                    seed,
+                )?,
         ),
         Data::Documents(data) => {
             let parts = Documents::new()
@@ -112,7 +121,10 @@ fn read(config: &Config, notes: &mut Vec<String>) -> Result<Texts, TrainError> {
                 .with_words(data.min_words, data.max_words)
                 .with_key_sentences(data.key_sentences)
                 .with_decoys(data.decoys)
-                .generate(counts(data.train_size, data.valid_size, data.test_size), seed)?;
+                .generate(
+                    counts(data.train_size, data.valid_size, data.test_size),
+                    seed,
+                )?;
             let labelled = |part: Vec<zoo_data::tasks::MarkedDocument>| {
                 part.iter().map(|marked| marked.to_labelled()).collect()
             };
@@ -163,7 +175,8 @@ fn parallel(
             Files::One(path) => {
                 // People count columns from one.
                 let column = |given: Option<usize>, usual: usize| given.unwrap_or(usual) - 1;
-                let [source, target] = [column(data.source_column, 1), column(data.target_column, 2)];
+                let [source, target] =
+                    [column(data.source_column, 1), column(data.target_column, 2)];
                 ParallelText::tsv_columns(path, source, target)
             }
         };
@@ -222,7 +235,11 @@ fn format_of(format: Format, path: &Path) -> Format {
 fn plain(data: &zoo_config::Plain, notes: &mut Vec<String>) -> Result<Parts<String>, TrainError> {
     let mut read = |path: &PathBuf| -> Result<String, TrainError> {
         let text = plain_text(path)?;
-        notes.push(format!("{}: {} characters", path.display(), text.chars().count()));
+        notes.push(format!(
+            "{}: {} characters",
+            path.display(),
+            text.chars().count()
+        ));
         Ok(text)
     };
     let train = read(&data.train)?;

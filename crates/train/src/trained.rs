@@ -70,7 +70,9 @@ impl AnyModel {
             Model::Seq2Seq(said) => models::seq2seq(said, vocabulary, target)
                 .try_init(device)
                 .map(Self::Seq2Seq),
-            Model::Gpt(said) => models::gpt(said, vocabulary).try_init(device).map(Self::Gpt),
+            Model::Gpt(said) => models::gpt(said, vocabulary)
+                .try_init(device)
+                .map(Self::Gpt),
             Model::Classifier(said) => models::classifier(said, vocabulary, classes)
                 .try_init(device)
                 .map(Self::Classifier),
@@ -129,10 +131,9 @@ impl FromStr for Which {
             "best" => Ok(Self::Best),
             "last" => Ok(Self::Last),
             "average" => Ok(Self::Average),
-            step => step
-                .parse()
-                .map(Self::Step)
-                .map_err(|_| format!("expected best, last, average or the number of a step, got {word:?}")),
+            step => step.parse().map(Self::Step).map_err(|_| {
+                format!("expected best, last, average or the number of a step, got {word:?}")
+            }),
         }
     }
 }
@@ -202,9 +203,13 @@ pub(crate) fn weights_of(
 ) -> Result<(Weights, Option<usize>), TrainError> {
     let checkpoints = folder.checkpoints();
     let last = || {
-        checkpoints.steps().last().copied().ok_or_else(|| TrainError::NoCheckpoint {
-            folder: folder.path().into(),
-        })
+        checkpoints
+            .steps()
+            .last()
+            .copied()
+            .ok_or_else(|| TrainError::NoCheckpoint {
+                folder: folder.path().into(),
+            })
     };
     let step = match which {
         Which::Average => {

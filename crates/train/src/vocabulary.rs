@@ -9,7 +9,7 @@ use zoo_data::{
 };
 
 use crate::run::write_atomic;
-use crate::{Texts, TrainError};
+use crate::{Speech, Texts, TrainError};
 
 const TOKENIZER: &str = "tokenizer.json";
 const LABELS: &str = "labels.json";
@@ -107,13 +107,19 @@ impl Tokenizers {
         })
     }
 
+    /// What reads and writes them.
+    pub fn speech(&self) -> Speech<'_> {
+        match self {
+            Self::Pair(pair) => Speech::Pair(pair),
+            Self::Labelled(tokenizer, labels) => Speech::Labelled(tokenizer, labels),
+            Self::Plain(tokenizer) => Speech::Plain(tokenizer),
+        }
+    }
+
     /// Tokens of what is given, and of what is wanted if that is another text.
     pub fn sizes(&self) -> (usize, Option<usize>) {
         match self {
-            Self::Pair(pair) => (
-                pair.source().vocabulary(),
-                Some(pair.target().vocabulary()),
-            ),
+            Self::Pair(pair) => (pair.source().vocabulary(), Some(pair.target().vocabulary())),
             Self::Labelled(tokenizer, _) | Self::Plain(tokenizer) => (tokenizer.vocabulary(), None),
         }
     }
@@ -140,15 +146,25 @@ impl Tokenizers {
                     && let Some(longest) = data.max_length
                 {
                     // What is looked at stays whole: a number about part of it is none.
-                    shorten(LengthRule::LeaveOut, "training", &mut parts.train, longest, &mut notes)?;
+                    shorten(
+                        LengthRule::LeaveOut,
+                        "training",
+                        &mut parts.train,
+                        longest,
+                        &mut notes,
+                    )?;
                 }
                 Examples::Pairs(parts)
             }
             (Self::Labelled(tokenizer, labels), Texts::Labelled(parts)) => {
                 let of_han = matches!(config.model, Model::Han(_));
                 match of_han {
-                    true => Examples::Documents(documents(config, tokenizer, labels, parts, &mut notes)?),
-                    false => Examples::Labelled(sequences(config, tokenizer, labels, parts, &mut notes)?),
+                    true => Examples::Documents(documents(
+                        config, tokenizer, labels, parts, &mut notes,
+                    )?),
+                    false => {
+                        Examples::Labelled(sequences(config, tokenizer, labels, parts, &mut notes)?)
+                    }
                 }
             }
             (Self::Plain(tokenizer), Texts::Plain(parts)) => Examples::Plain(Parts {
@@ -214,10 +230,12 @@ fn documents(
     let mut part = |name: &'static str, examples: &[zoo_data::Labelled]| {
         let mut ids = tokenizer.encode_documents(name, examples, labels, rule)?;
         if let Some(most) = most_sentences {
-            let longer = ids.iter_mut().filter_map(|document| match document.keep_sentences(most) {
-                0 => None,
-                _ => Some(()),
-            });
+            let longer =
+                ids.iter_mut()
+                    .filter_map(|document| match document.keep_sentences(most) {
+                        0 => None,
+                        _ => Some(()),
+                    });
             match longer.count() {
                 0 => {}
                 count => notes.push(format!(

@@ -113,7 +113,9 @@ mod tests {
 
     #[test]
     fn results_come_back_in_the_order_of_what_was_asked() {
-        let long: Vec<Vec<u32>> = (0..200_u32).map(|at| vec![at; (at as usize * 7) % 31]).collect();
+        let long: Vec<Vec<u32>> = (0..200_u32)
+            .map(|at| vec![at; (at as usize * 7) % 31])
+            .collect();
         let sources: Vec<&[u32]> = long.iter().map(Vec::as_slice).collect();
         let mut batches = 0;
         let lengths = by_length(&sources, |rows| {

@@ -16,8 +16,6 @@ mod look;
 mod pytorch;
 mod work;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use burn::module::{Content, DisplaySettings, Module, ModuleDisplay, Param};
 use burn::nn::{Dropout as DropoutLayer, Linear, RmsNorm};
 use burn::tensor::Tensor;
@@ -30,6 +28,7 @@ use crate::counter::mix;
 use crate::linear::RedrawnFeatures;
 use crate::mechanism::{Mechanism, MechanismConfig, attend};
 use crate::positions::rotate;
+use crate::seed::next_seed;
 use crate::standard::Attended;
 use crate::{
     AttentionOptions, Choice, Dropout, Pattern, additive, alibi_slopes, hard, linear,
@@ -345,10 +344,4 @@ impl MultiHeadAttention {
             .reshape([batch, seq, heads * d_head]);
         self.output.forward(context)
     }
-}
-
-/// Another seed for each call: the same ones in every run, in the order of the calls.
-fn next_seed() -> u64 {
-    static CALLS: AtomicU64 = AtomicU64::new(0);
-    mix(CALLS.fetch_add(1, Ordering::Relaxed))
 }

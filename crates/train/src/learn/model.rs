@@ -62,7 +62,11 @@ impl Learns for Transformer {
     ) -> Result<Tensor<1>, ModelError> {
         let limits = [self.source_limits(), self.target_limits()];
         let [source, target, wanted] = pair_tokens(examples, limits, device)?;
-        Ok(token_loss(self.forward(&source, &target), &wanted, smoothing))
+        Ok(token_loss(
+            self.forward(&source, &target),
+            &wanted,
+            smoothing,
+        ))
     }
 }
 
@@ -85,7 +89,7 @@ impl Learns for Seq2Seq {
     ) -> Result<Tensor<1>, ModelError> {
         let limits = [self.source_limits(), self.target_limits()];
         let [source, target, wanted] = pair_tokens(examples, limits, device)?;
-        let said = self.forward(&source, &target).logits;
+        let said = self.forward(&source, &target, 1.0, 0).logits;
         Ok(token_loss(said, &wanted, smoothing))
     }
 }

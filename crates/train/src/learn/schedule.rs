@@ -138,10 +138,23 @@ mod tests {
         close(&root, &[(50, 0.25), (100, 0.5), (400, 0.25)]);
         // 64^-0.5 = 1/8; at the end of the warm-up both sides are warmup^-0.5.
         let noam = rates("kind = \"noam\"\nwarmup = 100", 1000);
-        close(&noam, &[(50, 0.5 / 8.0 * 0.05), (100, 0.5 / 80.0), (400, 0.5 / 160.0)]);
+        close(
+            &noam,
+            &[
+                (50, 0.5 / 8.0 * 0.05),
+                (100, 0.5 / 80.0),
+                (400, 0.5 / 160.0),
+            ],
+        );
         let cosine = rates("kind = \"cosine\"\nwarmup = 10\nfinal_share = 0.2", 110);
-        close(&cosine, &[(5, 0.25), (10, 0.5), (60, 0.3), (110, 0.1), (500, 0.1)]);
-        let short = rates("kind = \"cosine\"\nwarmup = 10\nsteps = 60\nfinal_share = 0.2", 110);
+        close(
+            &cosine,
+            &[(5, 0.25), (10, 0.5), (60, 0.3), (110, 0.1), (500, 0.1)],
+        );
+        let short = rates(
+            "kind = \"cosine\"\nwarmup = 10\nsteps = 60\nfinal_share = 0.2",
+            110,
+        );
         close(&short, &[(35, 0.3), (60, 0.1)]);
     }
 

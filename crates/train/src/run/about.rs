@@ -91,7 +91,9 @@ fn now() -> String {
 /// Threads that computing may take.
 fn threads() -> usize {
     let asked = std::env::var("RAYON_NUM_THREADS").ok();
-    let asked = asked.and_then(|text| text.parse().ok()).filter(|count| *count > 0);
+    let asked = asked
+        .and_then(|text| text.parse().ok())
+        .filter(|count| *count > 0);
     asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 

@@ -85,7 +85,10 @@ impl Checkpoints {
 
     /// The steps that there are checkpoints of, rising.
     pub fn steps(&self) -> Vec<usize> {
-        let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let entries = std::fs::read_dir(&self.folder)
+            .into_iter()
+            .flatten()
+            .flatten();
         let mut steps: Vec<usize> = entries
             .filter_map(|entry| {
                 let name = entry.file_name();
@@ -201,7 +204,9 @@ impl Checkpoints {
         let found = checksums(&folder).map_err(|error| error.to_string())?;
         for (name, sum) in &expected {
             if found.get(name) != Some(sum) {
-                return Err(format!("{name} is not as it was written: its checksum differs"));
+                return Err(format!(
+                    "{name} is not as it was written: its checksum differs"
+                ));
             }
         }
         let progress: Progress =
@@ -236,7 +241,10 @@ impl Checkpoints {
             let folder = self.folder_of(step);
             std::fs::remove_dir_all(&folder).map_err(TrainError::file(&folder))?;
         }
-        let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let entries = std::fs::read_dir(&self.folder)
+            .into_iter()
+            .flatten()
+            .flatten();
         for entry in entries {
             // What a run that was killed had not finished.
             if entry.file_name().to_string_lossy().starts_with("partial-") {

@@ -58,9 +58,8 @@ impl RunFolder {
         let folder = || self.path.clone();
         let is_run = self.path.join(CONFIG).is_file();
         let is_there = self.path.symlink_metadata().is_ok();
-        let is_empty = || {
-            std::fs::read_dir(&self.path).is_ok_and(|mut entries| entries.next().is_none())
-        };
+        let is_empty =
+            || std::fs::read_dir(&self.path).is_ok_and(|mut entries| entries.next().is_none());
         match opening {
             Opening::New if is_run => Err(TrainError::RunExists { folder: folder() }),
             Opening::New | Opening::Overwrite if is_there && !is_run && !is_empty() => {

@@ -27,8 +27,8 @@ use std::path::Path;
 pub(crate) use self::about::About;
 pub use self::checkpoint::{Best, Checkpoint, Checkpoints};
 pub(crate) use self::checkpoint::{Progress, ScaleState};
-pub use self::folder::RunFolder;
 pub(crate) use self::folder::Opening;
+pub use self::folder::RunFolder;
 pub(crate) use self::numbers::{Numbers, Row};
 use crate::TrainError;
 

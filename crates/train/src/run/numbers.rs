@@ -45,7 +45,9 @@ impl Numbers {
         if last_step > 0 && path.is_file() {
             let text = std::fs::read_to_string(&path).map_err(TrainError::file(&path))?;
             // The last line of a run that was killed may be half there.
-            let whole = text.lines().filter_map(|line| serde_json::from_str(line).ok());
+            let whole = text
+                .lines()
+                .filter_map(|line| serde_json::from_str(line).ok());
             rows = whole.filter(|row: &Row| row.step <= last_step).collect();
         }
         let lines: String = rows.iter().map(line).collect();
@@ -126,7 +128,12 @@ impl Numbers {
         // A vector takes whatever is written to it.
         let _ = table.write_record(header);
         for row in self.of(part) {
-            let value = |name: &&str| row.values.get(*name).map(f64::to_string).unwrap_or_default();
+            let value = |name: &&str| {
+                row.values
+                    .get(*name)
+                    .map(f64::to_string)
+                    .unwrap_or_default()
+            };
             let cells = std::iter::once(row.step.to_string()).chain(names.iter().map(value));
             let _ = table.write_record(cells);
         }

@@ -1,0 +1,3 @@
+//! The commands of the `zoo` program.
+
+pub mod train;

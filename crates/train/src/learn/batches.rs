@@ -1,0 +1,201 @@
+//! Which examples are learned from at each step.
+//!
+//! Everything is a function of the seed and the position, so that a run that is gone on with
+//! sees what it would have seen.
+
+use zoo_data::{BatchPlan, BatchSize, Batching, DataError, Encoded, Position, Windows};
+
+use super::TextWindow;
+
+/// Batches without an end.
+pub(crate) trait Batches {
+    /// What they are made of.
+    type Example;
+
+    /// The batch that comes next.
+    fn next(&mut self) -> Vec<Self::Example>;
+
+    /// Where that will be.
+    fn position(&self) -> Position;
+
+    /// Goes to where a run was.
+    fn go_to(&mut self, position: Position);
+
+    /// How many batches so many times through all examples are.
+    fn batches_of(&self, epochs: usize) -> usize;
+}
+
+/// Batches of examples of about the same length.
+pub(crate) struct Bucketed<E> {
+    plan: BatchPlan,
+    examples: Vec<E>,
+    position: Position,
+    /// Those of the epoch that the position is in.
+    batches: Vec<Vec<usize>>,
+}
+
+impl<E: Encoded> Bucketed<E> {
+    pub(crate) fn new(examples: Vec<E>, size: BatchSize, seed: u64) -> Result<Self, DataError> {
+        let extents = examples.iter().map(Encoded::extent).collect();
+        let plan = Batching::new(size, seed).plan(extents)?;
+        Ok(Self {
+            batches: plan.epoch(0),
+            plan,
+            examples,
+            position: Position::default(),
+        })
+    }
+}
+
+impl<E: Clone> Batches for Bucketed<E> {
+    type Example = E;
+
+    fn next(&mut self) -> Vec<E> {
+        let places = &self.batches[self.position.batch];
+        let batch = places.iter().map(|at| self.examples[*at].clone()).collect();
+        let next = Position {
+            batch: self.position.batch + 1,
+            ..self.position
+        };
+        match next.batch < self.batches.len() {
+            true => self.position = next,
+            false => self.go_to(Position {
+                epoch: next.epoch + 1,
+                batch: 0,
+            }),
+        }
+        batch
+    }
+
+    fn position(&self) -> Position {
+        self.position
+    }
+
+    fn go_to(&mut self, position: Position) {
+        if position.epoch != self.position.epoch {
+            self.batches = self.plan.epoch(position.epoch);
+        }
+        self.position = position;
+    }
+
+    fn batches_of(&self, epochs: usize) -> usize {
+        // Batches by tokens are not the same number in every order.
+        (0..epochs).map(|epoch| self.plan.epoch(epoch).len()).sum()
+    }
+}
+
+/// Pieces of running text, from anywhere in it.
+pub(crate) struct Pieces {
+    windows: Windows,
+    text: Vec<u32>,
+    /// Tokens of a batch.
+    tokens: usize,
+    position: Position,
+}
+
+impl Pieces {
+    pub(crate) fn new(
+        text: Vec<u32>,
+        context: usize,
+        rows: usize,
+        seed: u64,
+    ) -> Result<Self, DataError> {
+        let windows = Windows::new(context, rows, seed);
+        windows.check("training", &text)?;
+        Ok(Self {
+            windows,
+            text,
+            tokens: rows * context,
+            position: Position::default(),
+        })
+    }
+}
+
+impl Batches for Pieces {
+    type Example = TextWindow;
+
+    fn next(&mut self) -> Vec<TextWindow> {
+        let windows = self.windows.at(self.position.batch, &self.text);
+        self.position.batch += 1;
+        let owned = windows.into_iter().map(|window| TextWindow {
+            input: window.input.to_vec(),
+            target: window.target.to_vec(),
+        });
+        owned.collect()
+    }
+
+    fn position(&self) -> Position {
+        self.position
+    }
+
+    fn go_to(&mut self, position: Position) {
+        self.position = position;
+    }
+
+    fn batches_of(&self, epochs: usize) -> usize {
+        (self.text.len() * epochs).div_ceil(self.tokens)
+    }
+}
+
+/// A whole text in pieces, to be looked at.
+pub(crate) fn pieces_of(text: &[u32], context: usize, most: Option<usize>) -> Vec<TextWindow> {
+    Windows::new(context, 1, 0)
+        .all(text)
+        .take(most.unwrap_or(usize::MAX))
+        .map(|window| TextWindow {
+            input: window.input.to_vec(),
+            target: window.target.to_vec(),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use zoo_data::LabelledIds;
+
+    use super::*;
+
+    fn examples() -> Vec<LabelledIds> {
+        let example = |at: usize| LabelledIds {
+            label: at,
+            ids: vec![4; 1 + at % 7],
+        };
+        (0..50).map(example).collect()
+    }
+
+    #[test]
+    fn going_on_gives_what_would_have_come() {
+        let new = || Bucketed::new(examples(), BatchSize::Tokens(30), 3).unwrap();
+        let mut whole = new();
+        let batches: Vec<_> = (0..40).map(|_| (whole.position(), whole.next())).collect();
+        assert!(batches[39].0.epoch > 1, "more than one time through");
+        for (position, batch) in &batches {
+            let mut resumed = new();
+            resumed.go_to(*position);
+            assert_eq!(&resumed.next(), batch);
+        }
+    }
+
+    #[test]
+    fn epochs_are_counted_in_batches() {
+        let mut batches = Bucketed::new(examples(), BatchSize::Tokens(30), 3).unwrap();
+        for _ in 0..batches.batches_of(2) {
+            batches.next();
+        }
+        assert_eq!(batches.position(), Position { epoch: 2, batch: 0 });
+    }
+
+    #[test]
+    fn pieces_are_a_function_of_the_position() {
+        let text: Vec<u32> = (0..1000).collect();
+        let new = || Pieces::new(text.clone(), 8, 3, 5).unwrap();
+        let mut whole = new();
+        let first = whole.next();
+        let second = whole.next();
+        assert_ne!(first, second);
+        let mut resumed = new();
+        resumed.go_to(Position { epoch: 0, batch: 1 });
+        assert_eq!(resumed.next(), second);
+        assert_eq!(whole.batches_of(2), 84);
+    }
+}

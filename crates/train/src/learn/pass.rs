@@ -1,0 +1,165 @@
+//! One pass forward and back: the gradients of a step's batches, on one device or several.
+
+use burn::optim::{GradientsAccumulator, GradientsParams};
+use burn::tensor::{DType, Device, Tensor};
+use zoo_models::ModelError;
+
+use super::precision::rounded;
+use super::{Learns, gradients};
+
+/// How passes are made.
+#[derive(Debug, Clone)]
+pub(crate) struct Passes {
+    /// The devices that learn together, with gradients; the weights are on the first.
+    pub(crate) devices: Vec<Device>,
+    /// The share of each answer's weight that goes to all others alike.
+    pub(crate) smoothing: f64,
+    /// The numbers that a pass computes in.
+    pub(crate) precision: DType,
+    /// The numbers that weights are kept in.
+    pub(crate) kept: DType,
+    /// Where all that is drawn comes from.
+    pub(crate) seed: u64,
+}
+
+/// What a step's batches say about the weights.
+pub(crate) struct Passed {
+    pub(crate) gradients: GradientsParams,
+    /// The mean loss of everything that was to be said, `[1]`, where weights are.
+    pub(crate) loss: Tensor<1>,
+}
+
+impl Passes {
+    /// The gradients of the mean loss over all batches together, as if they were one.
+    pub(crate) fn make<M: Learns>(
+        &self,
+        model: &M,
+        batches: &[Vec<M::Example>],
+        step: usize,
+        scale: f64,
+    ) -> Result<Passed, ModelError> {
+        let said = |batch: &Vec<M::Example>| batch.iter().map(M::said).sum::<usize>();
+        let total: usize = batches.iter().map(said).sum();
+        let [first, others @ ..] = self.devices.as_slice() else {
+            unreachable!("there is a device");
+        };
+        let share = batches.len().div_ceil(self.devices.len());
+        let mut shares = batches.chunks(share);
+        let own = shares.next().unwrap_or_default();
+        if others.is_empty() {
+            return self.on_device(model, own, total, first, seed(self.seed, step, 0), scale);
+        }
+        let passed = std::thread::scope(|scope| {
+            let workers: Vec<_> = others
+                .iter()
+                .zip(shares)
+                .enumerate()
+                .map(|(at, (device, batches))| {
+                    let drawn = seed(self.seed, step, 1 + at);
+                    scope.spawn(move || {
+                        let model = model.clone().fork(device);
+                        self.on_device(&model, batches, total, device, drawn, scale)
+                    })
+                })
+                .collect();
+            let own = self.on_device(model, own, total, first, seed(self.seed, step, 0), scale);
+            let mut passed = vec![own];
+            for worker in workers {
+                passed.push(
+                    worker
+                        .join()
+                        .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                );
+            }
+            passed.into_iter().collect::<Result<Vec<_>, _>>()
+        })?;
+        let plain = first.clone().inner();
+        let mut sum = GradientsAccumulator::new();
+        let mut loss: Option<Tensor<1>> = None;
+        for passed in passed {
+            sum.accumulate(model, passed.gradients.to_device(&plain, model));
+            let of_device = passed.loss.to_device(&plain);
+            loss = Some(match loss {
+                Some(loss) => loss + of_device,
+                None => of_device,
+            });
+        }
+        Ok(Passed {
+            gradients: sum.grads(),
+            loss: loss.unwrap_or_else(|| unreachable!("the first device has passed")),
+        })
+    }
+
+    /// The part of the gradients that a device's batches make.
+    fn on_device<M: Learns>(
+        &self,
+        model: &M,
+        batches: &[Vec<M::Example>],
+        total: usize,
+        device: &Device,
+        drawn: u64,
+        scale: f64,
+    ) -> Result<Passed, ModelError> {
+        device.seed(drawn);
+        zoo_attention::seed(drawn);
+        let copy;
+        let computing = match self.precision == self.kept {
+            true => model,
+            false => {
+                copy = rounded(model, self.precision);
+                &copy
+            }
+        };
+        let mut sum = GradientsAccumulator::new();
+        let mut whole: Option<Tensor<1>> = None;
+        for batch in batches {
+            let examples: Vec<&M::Example> = batch.iter().collect();
+            let said: usize = batch.iter().map(M::said).sum();
+            let share = said as f64 / total.max(1) as f64;
+            let loss = computing.loss(&examples, self.smoothing, device)? * share;
+            let shown = loss.clone().inner();
+            whole = Some(match whole {
+                Some(whole) => whole + shown,
+                None => shown,
+            });
+            let back = (loss * scale).backward();
+            let of_batch = GradientsParams::from_grads(back, computing);
+            match batches.len() {
+                1 => return Ok(self.passed(computing, of_batch, whole, scale, device)),
+                _ => sum.accumulate(computing, of_batch),
+            }
+        }
+        Ok(self.passed(computing, sum.grads(), whole, scale, device))
+    }
+
+    fn passed<M: Learns>(
+        &self,
+        computing: &M,
+        gradients: GradientsParams,
+        loss: Option<Tensor<1>>,
+        scale: f64,
+        device: &Device,
+    ) -> Passed {
+        let is_plain = self.precision == self.kept && scale == 1.0;
+        Passed {
+            gradients: match is_plain {
+                true => gradients,
+                false => gradients::unscaled(computing, gradients, scale, self.kept),
+            },
+            // A device without batches has nothing to say.
+            loss: loss.unwrap_or_else(|| Tensor::zeros([1], (&device.clone().inner(), DType::F32))),
+        }
+    }
+}
+
+/// What is drawn in a step, on a device: the same in every run of the seed.
+fn seed(seed: u64, step: usize, device: usize) -> u64 {
+    // The finaliser of SplitMix64, so that neighbours have nothing in common.
+    let mut bits = seed
+        .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        .wrapping_add((step as u64) << 16)
+        .wrapping_add(device as u64);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    bits ^ (bits >> 31)
+}

@@ -1,0 +1,30 @@
+//! A line an interval, for logs and for people without a terminal.
+
+use super::{Interval, Screen};
+use crate::Judgement;
+
+pub(super) struct Plain;
+
+impl Screen for Plain {
+    fn note(&mut self, line: &str) {
+        println!("{line}");
+    }
+
+    fn start(&mut self, _: usize, _: usize) {}
+
+    fn step(&mut self, _: usize) {}
+
+    fn trained(&mut self, _: &Interval, line: &str) {
+        println!("{line}");
+    }
+
+    fn validating(&mut self) {}
+
+    fn validated(&mut self, _: &Judgement, lines: &[String]) {
+        for line in lines {
+            println!("{line}");
+        }
+    }
+
+    fn end(&mut self) {}
+}

@@ -1,0 +1,292 @@
+//! What a run computes, and what it leaves.
+
+use libtest_mimic::Trial;
+use zoo_backend::{Dtype, Opened};
+use zoo_config::Config;
+use zoo_models::weights::Weights;
+use zoo_train::{Ending, Finished, TrainOptions, train};
+
+use crate::support::{Folder, config};
+
+pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
+    let trial = |name: &str, test: fn(&Opened)| {
+        let opened = opened.clone();
+        Trial::test(format!("learning::{name}"), move || {
+            test(&opened);
+            Ok(())
+        })
+    };
+    let mut trials = vec![
+        trial("a_run_leaves_what_it_promises", leaves_what_it_promises),
+        trial("every_model_learns", every_model_learns),
+        trial("batches_add_up_to_a_large_one", batches_add_up),
+        trial("clipping_takes_all_gradients_together", clipping_takes_all),
+        trial("it_stops_when_validation_gets_no_better", stops_early),
+    ];
+    for precision in [Dtype::Bf16, Dtype::F16] {
+        let name = format!("learning::a_pass_in_{precision}_keeps_weights_in_f32");
+        if opened.dtypes.contains(&precision) {
+            let opened = opened.clone();
+            trials.push(Trial::test(name, move || {
+                mixed_precision(&opened, precision);
+                Ok(())
+            }));
+        } else {
+            // It is said that the device has no such numbers, not that all is well.
+            trials.push(
+                Trial::test(format!("{name} (not on this device)"), || Ok(()))
+                    .with_ignored_flag(true),
+            );
+        }
+    }
+    trials
+}
+
+fn quiet() -> TrainOptions {
+    TrainOptions {
+        quiet: true,
+        ..TrainOptions::default()
+    }
+}
+
+fn run(opened: &Opened, folder: &Folder, changes: &[&str]) -> Finished {
+    train(&config(opened, folder, changes), &quiet()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn leaves_what_it_promises(opened: &Opened) {
+    let folder = Folder::new();
+    let finished = run(
+        opened,
+        &folder,
+        &["training.steps = 4", "validation.every = 2"],
+    );
+    assert_eq!((finished.steps, finished.ending), (4, Ending::Complete));
+    let run = finished.folder;
+    for name in [
+        "config.toml",
+        "run.json",
+        "log.txt",
+        "metrics.jsonl",
+        "train.csv",
+        "valid.csv",
+        "loss.svg",
+        "exact.svg",
+        "best.json",
+        "result.json",
+        "tokenizer.source.json",
+        "tokenizer.target.json",
+    ] {
+        assert!(run.file(name).is_file(), "there is no {name}");
+    }
+    // What was resolved reads back to the same.
+    assert_eq!(
+        run.config().unwrap(),
+        config(
+            opened,
+            &folder,
+            &["training.steps = 4", "validation.every = 2"]
+        )
+    );
+    let about = run.about().unwrap();
+    assert_eq!(about["seed"], 1);
+    assert_eq!(about["versions"]["burn"], "0.22.1");
+    assert_eq!(about["backend"], opened.word.to_string());
+    assert_eq!(about["device"], opened.name);
+    let table = std::fs::read_to_string(run.file("train.csv")).unwrap();
+    let mut lines = table.lines();
+    assert!(
+        lines.next().unwrap().starts_with("step,epoch,loss"),
+        "{table}"
+    );
+    assert_eq!(lines.count(), 2, "a line for every second step: {table}");
+    let svg = std::fs::read_to_string(run.file("loss.svg")).unwrap();
+    assert!(svg.contains("validation"), "{svg}");
+}
+
+fn every_model_learns(opened: &Opened) {
+    let folder = Folder::new();
+    let text = folder.write(
+        "text.txt",
+        "to be or not to be, that is the question. ".repeat(40),
+    );
+    let plain = format!(
+        "{{ kind = \"plain\", train = {:?} }}",
+        text.display().to_string()
+    );
+    let models = [
+        (
+            "{ kind = \"copy\", symbols = 3, max_length = 4, train_size = 50, valid_size = 4, test_size = 0 }",
+            "{ kind = \"seq2seq\", d_embedding = 8, d_hidden = 8 }",
+        ),
+        (
+            "{ kind = \"listops\", max_length = 12, train_size = 50, valid_size = 4, test_size = 0 }",
+            "{ kind = \"classifier\", d_model = 8, heads = 2, layers = 1 }",
+        ),
+        (
+            "{ kind = \"documents\", train_size = 40, valid_size = 4, test_size = 0 }",
+            "{ kind = \"han\", d_embedding = 8, d_word = 4, d_sentence = 4, d_attention = 8 }",
+        ),
+        (
+            plain.as_str(),
+            "{ kind = \"gpt\", context = 8, d_model = 8, heads = 2, layers = 1 }",
+        ),
+    ];
+    for (at, (data, model)) in models.into_iter().enumerate() {
+        let output = folder.join("runs").display().to_string();
+        let text = format!(
+            "run.output = {output:?}\nrun.name = \"model-{at}\"\nbackend.word = \"{}\"\n\
+             data = {data}\nmodel = {model}\noptimizer.learning_rate = 2e-2\nschedule.warmup = 0\n\
+             training.steps = 12\ntraining.log_every = 2\ntraining.batch_size = 8\n\
+             validation.every = 12\nvalidation.max_examples = 8\nvalidation.samples = 1\n",
+            opened.word
+        );
+        let config =
+            Config::parse("model.toml", &text, &[]).unwrap_or_else(|error| panic!("{error}"));
+        let finished = train(&config, &quiet()).unwrap_or_else(|error| panic!("{model}: {error}"));
+        let table = std::fs::read_to_string(finished.folder.file("train.csv")).unwrap();
+        let losses: Vec<f64> = table
+            .lines()
+            .skip(1)
+            .map(|line| line.split(',').nth(2).unwrap().parse().unwrap())
+            .collect();
+        assert!(losses[5] < losses[0], "{model}: {losses:?}");
+    }
+}
+
+/// All weights of the last checkpoint, one after the other.
+fn weights(finished: &Finished) -> Vec<f32> {
+    let step = finished.steps;
+    let folder = finished.folder.checkpoints().folder_of(step);
+    let weights = Weights::read(folder.join("weights.safetensors")).unwrap();
+    let numbers = weights
+        .keys()
+        .flat_map(|key| weights.get(key).unwrap().iter::<f32>().collect::<Vec<_>>());
+    numbers.collect()
+}
+
+fn distance(a: &[f32], b: &[f32]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    let squares = a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2));
+    squares.sum::<f64>().sqrt()
+}
+
+/// A step of plain descent by one batch of all six examples, without anything drawn.
+const ONE_STEP: [&str; 6] = [
+    "data.train_size = 6",
+    "model.dropout = 0.0",
+    "model.attention_dropout = 0.0",
+    "training.steps = 1",
+    "schedule.warmup = 0",
+    "optimizer = { kind = \"sgd\", learning_rate = 1.0, momentum = 0.0, clipping = CLIPPING }",
+];
+
+fn one_step(opened: &Opened, clipping: &str, changes: &[&str]) -> Vec<f32> {
+    let folder = Folder::new();
+    let own = ONE_STEP.map(|line| line.replace("CLIPPING", clipping));
+    let text = crate::support::config_text(opened, &folder, &[]);
+    // Inline tables cannot be added to: those lines are flags of the command line.
+    let mut flags: Vec<zoo_config::Override> = vec![];
+    for line in own
+        .iter()
+        .map(String::as_str)
+        .chain(changes.iter().copied())
+    {
+        flags.push(zoo_config::Override::set(&line.replacen(" = ", "=", 1)).unwrap());
+    }
+    let config =
+        Config::parse("small.toml", &text, &flags).unwrap_or_else(|error| panic!("{error}"));
+    weights(&train(&config, &quiet()).unwrap_or_else(|error| panic!("{error}")))
+}
+
+fn batches_add_up(opened: &Opened) {
+    let large = one_step(opened, "\"none\"", &["training.batch_size = 6"]);
+    let small = one_step(
+        opened,
+        "\"none\"",
+        &["training.batch_size = 2", "training.accumulate = 3"],
+    );
+    let other = one_step(opened, "\"none\"", &["training.batch_size = 2"]);
+    let scale = distance(&large, &vec![0.0; large.len()]);
+    // Sums in another order, in f32.
+    assert!(
+        distance(&large, &small) < 1e-5 * scale,
+        "{}",
+        distance(&large, &small) / scale
+    );
+    assert!(
+        distance(&large, &other) > 1e-3 * scale,
+        "a part of the batch is another step"
+    );
+}
+
+fn clipping_takes_all(opened: &Opened) {
+    let near = one_step(opened, "{ kind = \"norm\", at = 0.01 }", &[]);
+    let far = one_step(opened, "{ kind = \"norm\", at = 0.03 }", &[]);
+    // Along one line, at distances of 0.01 and 0.03 from where both began.
+    let between = distance(&near, &far);
+    assert!((between - 0.02).abs() < 1e-5, "{between}");
+    // Every number by itself: none moves further.
+    let by_value = one_step(opened, "{ kind = \"value\", at = 1e-3 }", &[]);
+    let twice = one_step(opened, "{ kind = \"value\", at = 2e-3 }", &[]);
+    let largest = by_value
+        .iter()
+        .zip(&twice)
+        .map(|(a, b)| (a - b).abs())
+        .fold(0.0, f32::max);
+    assert!((largest - 1e-3).abs() < 1e-6, "{largest}");
+}
+
+fn stops_early(opened: &Opened) {
+    let folder = Folder::new();
+    let changes = [
+        "training.steps = 50",
+        "validation.every = 1",
+        "validation.metric = \"loss\"",
+        "validation.patience = 2",
+        "validation.samples = 0",
+        "optimizer.learning_rate = 3.0",
+        "schedule.warmup = 0",
+    ];
+    let finished = run(opened, &folder, &changes);
+    assert_eq!(finished.ending, Ending::Early);
+    assert!(finished.steps < 50, "{}", finished.steps);
+    let best = finished.best.unwrap();
+    assert_eq!(finished.steps, best.step + 2);
+}
+
+fn mixed_precision(opened: &Opened, precision: Dtype) {
+    let folder = Folder::new();
+    let precision = format!("training.precision = \"{precision}\"");
+    let finished = run(
+        opened,
+        &folder,
+        &[
+            "training.steps = 10",
+            precision.as_str(),
+            "optimizer.learning_rate = 2e-2",
+            "schedule.warmup = 0",
+        ],
+    );
+    let table = std::fs::read_to_string(finished.folder.file("train.csv")).unwrap();
+    let mut rows = csv::Reader::from_reader(table.as_bytes());
+    let column = rows
+        .headers()
+        .unwrap()
+        .iter()
+        .position(|name| name == "loss")
+        .unwrap();
+    let losses: Vec<f64> = rows
+        .records()
+        .map(|row| row.unwrap()[column].parse().unwrap())
+        .collect();
+    assert!(losses[4] < losses[0], "{losses:?}");
+    let step = finished.folder.checkpoints().folder_of(10);
+    let weights = Weights::read(step.join("weights.safetensors")).unwrap();
+    for key in weights.keys() {
+        assert_eq!(
+            weights.get(key).unwrap().dtype(),
+            burn::tensor::DType::F32,
+            "{key}"
+        );
+    }
+}

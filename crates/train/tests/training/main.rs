@@ -1,0 +1,39 @@
+//! Training on the device that `ZOO_BACKEND` names (default: flex): runs that are stopped,
+//! killed, gone on with, broken and refused. A device that cannot be opened fails the run.
+
+mod checkpoints;
+mod learning;
+mod refusals;
+mod resume;
+mod support;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+use zoo_backend::{BackendWord, Dtype, Opened};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let opened = match open() {
+        Ok(opened) => opened,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    println!("device: {opened}");
+    libtest_mimic::run(&arguments, trials(&opened)).exit_code()
+}
+
+fn open() -> Result<Opened, Box<dyn std::error::Error>> {
+    let word = std::env::var("ZOO_BACKEND").unwrap_or_else(|_| "flex".to_owned());
+    Ok(zoo_backend::open(word.parse::<BackendWord>()?, Dtype::F32)?)
+}
+
+fn trials(opened: &Opened) -> Vec<Trial> {
+    let mut trials = learning::trials(opened);
+    trials.extend(resume::trials(opened));
+    trials.extend(checkpoints::trials(opened));
+    trials.extend(refusals::trials(opened));
+    trials
+}

@@ -1,0 +1,198 @@
+//! What cannot be trained is said before anything slow starts, and leaves nothing behind.
+
+use std::io::Write;
+
+use libtest_mimic::Trial;
+use zoo_backend::Opened;
+use zoo_config::Config;
+use zoo_train::{TrainOptions, train};
+
+use crate::support::{Folder, config, config_text, said, zoo};
+
+pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
+    let trial = |name: &str, test: fn(&Opened)| {
+        let opened = opened.clone();
+        Trial::test(format!("refusals::{name}"), move || {
+            test(&opened);
+            Ok(())
+        })
+    };
+    vec![
+        trial("a_run_that_is_there_is_left_alone", a_run_that_is_there),
+        trial("files_that_are_wrong_are_named", wrong_files),
+        trial("a_config_that_cannot_be_is_told_in_lines", wrong_config),
+    ]
+}
+
+fn quiet() -> TrainOptions {
+    TrainOptions {
+        quiet: true,
+        ..TrainOptions::default()
+    }
+}
+
+fn a_run_that_is_there(opened: &Opened) {
+    let folder = Folder::new();
+    let config = config(opened, &folder, &["training.steps = 1"]);
+    let resume = TrainOptions {
+        resume: true,
+        ..quiet()
+    };
+    let error = train(&config, &resume).unwrap_err().to_string();
+    assert!(
+        error.contains("is no folder of a run: there is no config.toml in it"),
+        "{error}"
+    );
+    train(&config, &quiet()).unwrap();
+    let mark = folder.write("runs/small/mark", "mine");
+    let error = train(&config, &quiet()).unwrap_err().to_string();
+    assert!(
+        error.contains("is there already: --resume goes on with it, --overwrite begins anew"),
+        "{error}"
+    );
+    assert!(mark.is_file());
+    let over = TrainOptions {
+        overwrite: true,
+        ..quiet()
+    };
+    train(&config, &over).unwrap();
+    assert!(!mark.exists());
+    // A folder of something else is nobody's to remove.
+    std::fs::remove_file(folder.join("runs/small/config.toml")).unwrap();
+    for options in [quiet(), over] {
+        let error = train(&config, &options).unwrap_err().to_string();
+        assert!(error.contains("so it is not overwritten"), "{error}");
+    }
+}
+
+fn wrong_files(opened: &Opened) {
+    let folder = Folder::new();
+    let refused = |data: &str, model: &str, expected: &str| {
+        let output = folder.join("runs").display().to_string();
+        let text = format!(
+            "run.output = {output:?}\nbackend.word = \"{}\"\ndata = {data}\nmodel.kind = \"{model}\"\n",
+            opened.word
+        );
+        let config =
+            Config::parse("wrong.toml", &text, &[]).unwrap_or_else(|error| panic!("{error}"));
+        let error = train(&config, &quiet()).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error:?} has no {expected:?}");
+        assert!(
+            !folder.join("runs").exists(),
+            "a run that never was has no folder"
+        );
+    };
+    let path = |name: &str| folder.join(name).display().to_string();
+    let plain = |name: &str| format!("{{ kind = \"plain\", train = {:?} }}", path(name));
+    refused(&plain("nowhere.txt"), "gpt", "nowhere.txt");
+    folder.write("latin.txt", b"caf\xe9 au lait");
+    refused(&plain("latin.txt"), "gpt", "latin.txt");
+    folder.write("empty.txt", "");
+    refused(&plain("empty.txt"), "gpt", "empty.txt");
+    folder.write("short.txt", "too short");
+    refused(&plain("short.txt"), "gpt", "context");
+
+    folder.write("train.tsv", "good\tfine film\nbad\tdull film\n".repeat(4));
+    folder.write("valid.tsv", "ugly\tno film\n");
+    let unseen = format!(
+        "{{ kind = \"labelled\", train = {:?}, valid = {:?} }}",
+        path("train.tsv"),
+        path("valid.tsv")
+    );
+    refused(&unseen, "classifier", "ugly");
+    folder.write("broken.tsv", "good\tfine film\nno tab here\n".repeat(4));
+    let broken = format!(
+        "{{ kind = \"labelled\", train = {:?} }}",
+        path("broken.tsv")
+    );
+    refused(&broken, "classifier", "broken.tsv, line 2");
+
+    folder.write(
+        "long.tsv",
+        format!("a b\tc d\n{}\tx\n", "a ".repeat(40)).repeat(6),
+    );
+    let long = format!("{{ kind = \"parallel\", train = {:?} }}", path("long.tsv"));
+    let output = folder.join("runs").display().to_string();
+    let text = format!(
+        "run.output = {output:?}\nbackend.word = \"{}\"\ndata = {long}\ntokenizer.kind = \"word\"\n\
+         model = {{ kind = \"transformer\", positions = {{ kind = \"learned\", longest = 8 }} }}\n",
+        opened.word
+    );
+    let config = Config::parse("long.toml", &text, &[]).unwrap();
+    let error = train(&config, &quiet()).unwrap_err().to_string();
+    assert!(
+        error.contains("has an example of 40 tokens, and the model has 8 places"),
+        "{error}"
+    );
+
+    let archive = folder.join("slip.zip");
+    std::fs::write(&archive, zip_with("../../outside.txt", "text")).unwrap();
+    let slip = format!(
+        "{{ kind = \"labelled\", train = {:?}, format = \"folders\" }}",
+        path("slip.zip")
+    );
+    refused(&slip, "classifier", "outside.txt");
+}
+
+/// An archive of one stored file of any name, byte by byte: libraries refuse to write such ones.
+fn zip_with(name: &str, text: &str) -> Vec<u8> {
+    let crc = crc32fast::hash(text.as_bytes()).to_le_bytes();
+    let [size, length] = [text.len() as u32, name.len() as u32];
+    let mut bytes = vec![];
+    let common = |bytes: &mut Vec<u8>| {
+        // Version 2.0, no flags, stored, no time.
+        bytes.extend([20, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        bytes.extend(crc);
+        bytes.extend(size.to_le_bytes());
+        bytes.extend(size.to_le_bytes());
+        bytes.extend((length as u16).to_le_bytes());
+        bytes.extend([0, 0]);
+    };
+    bytes.extend(b"PK\x03\x04");
+    common(&mut bytes);
+    bytes.write_all(name.as_bytes()).unwrap();
+    bytes.write_all(text.as_bytes()).unwrap();
+    let directory = bytes.len() as u32;
+    bytes.extend(b"PK\x01\x02\x14\x00");
+    common(&mut bytes);
+    bytes.extend([0; 14]);
+    bytes.write_all(name.as_bytes()).unwrap();
+    let of_directory = bytes.len() as u32 - directory;
+    bytes.extend(b"PK\x05\x06\0\0\0\0\x01\0\x01\0");
+    bytes.extend(of_directory.to_le_bytes());
+    bytes.extend(directory.to_le_bytes());
+    bytes.extend([0, 0]);
+    bytes
+}
+
+fn wrong_config(opened: &Opened) {
+    let folder = Folder::new();
+    let text = config_text(opened, &folder, &[]).replace("\"transformer\"", "\"gpt\"");
+    let path = folder.write("wrong.toml", text);
+    let output = zoo(&["train", path.to_str().unwrap()]).output().unwrap();
+    let text = said(&output);
+    assert!(!output.status.success(), "{text}");
+    assert!(text.contains("wrong.toml:"), "{text}");
+    assert!(!folder.join("runs").exists());
+
+    let path = folder.write("small.toml", config_text(opened, &folder, &[]));
+    let path = path.to_str().unwrap();
+    let output = zoo(&["train", path, "--set", "model.layrs=4"])
+        .output()
+        .unwrap();
+    assert!(
+        said(&output).contains("layers"),
+        "the nearest key: {}",
+        said(&output)
+    );
+    let output = zoo(&["train", path, "--set", "model.layers=4", "--print-config"])
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    assert!(said(&output).contains("layers = 4"), "{}", said(&output));
+    assert!(
+        said(&output).contains("label_smoothing = 0.0"),
+        "every default: {}",
+        said(&output)
+    );
+}

@@ -1,0 +1,182 @@
+//! A run that was stopped or killed ends as one that never was.
+
+use std::time::{Duration, Instant};
+
+use burn::train::Interrupter;
+use libtest_mimic::Trial;
+use zoo_backend::{Backend, Opened};
+use zoo_models::weights::Weights;
+use zoo_train::{Ending, TrainOptions, train};
+
+use crate::support::{Folder, config, config_text, last_weights, said, zoo};
+
+pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
+    let opened = [opened.clone(), opened.clone(), opened.clone()];
+    let [killed, stopped, other] = opened;
+    vec![
+        Trial::test(
+            "resume::after_kill_it_ends_with_the_same_weights",
+            move || {
+                after_kill(&killed);
+                Ok(())
+            },
+        ),
+        Trial::test(
+            "resume::after_a_polite_stop_it_ends_with_the_same_weights",
+            move || {
+                after_stop(&stopped);
+                Ok(())
+            },
+        ),
+        Trial::test("resume::another_config_is_no_continuation", move || {
+            with_another_config(&other);
+            Ok(())
+        }),
+    ]
+}
+
+/// How long a test waits for a checkpoint: a software GPU compiles its kernels first.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+fn after_kill(opened: &Opened) {
+    // Checkpoints at other steps than validations and lines of the log; several epochs.
+    let steps = [
+        "training.steps = 26",
+        "training.checkpoint_every = 5",
+        "validation.every = 8",
+    ];
+    let whole = Folder::new();
+    let path = whole.write("small.toml", config_text(opened, &whole, &steps));
+    let output = zoo(&["train", path.to_str().unwrap(), "--plain"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+
+    let folder = Folder::new();
+    let path = folder.write("small.toml", config_text(opened, &folder, &steps));
+    let path = path.to_str().unwrap();
+    let mut child = zoo(&["train", path, "--plain"])
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let run = folder.join("runs/small");
+    let start = Instant::now();
+    while !run.join("checkpoints/step-00000005").exists() {
+        assert!(
+            start.elapsed() < PATIENCE,
+            "there is no checkpoint to be killed after"
+        );
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    // SIGKILL: nothing can be tidied up.
+    child.kill().unwrap();
+    child.wait().unwrap();
+
+    // What a write in progress would have left.
+    folder.write(
+        "runs/small/checkpoints/partial-00000010/weights.safetensors",
+        "half",
+    );
+    let output = zoo(&["train", path, "--plain", "--resume"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(
+        said(&output).contains("goes on after step"),
+        "{}",
+        said(&output)
+    );
+    same(opened, &whole, &folder);
+    assert!(!run.join("checkpoints/partial-00000010").exists());
+
+    // Numbers are there once, for every step that was logged.
+    let lines = std::fs::read_to_string(run.join("metrics.jsonl")).unwrap();
+    let steps: Vec<u64> = lines
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .filter(|row| row["part"] == "train")
+        .map(|row| row["step"].as_u64().unwrap())
+        .collect();
+    let mut expected: Vec<u64> = (1..=13).map(|at| at * 2).collect();
+    expected.retain(|step| steps.contains(step));
+    assert_eq!(steps, expected, "rising, each once");
+}
+
+fn after_stop(opened: &Opened) {
+    let steps = ["training.steps = 9", "training.accumulate = 2"];
+    let whole = Folder::new();
+    let quiet = || TrainOptions {
+        quiet: true,
+        ..TrainOptions::default()
+    };
+    train(&config(opened, &whole, &steps), &quiet()).unwrap();
+
+    let folder = Folder::new();
+    let config = config(opened, &folder, &steps);
+    let interrupter = Interrupter::new();
+    interrupter.stop(None);
+    let asked = TrainOptions {
+        interrupter,
+        ..quiet()
+    };
+    let stopped = train(&config, &asked).unwrap();
+    assert_eq!((stopped.steps, stopped.ending), (1, Ending::Interrupted));
+    let resume = TrainOptions {
+        resume: true,
+        ..quiet()
+    };
+    let finished = train(&config, &resume).unwrap();
+    assert_eq!((finished.steps, finished.ending), (9, Ending::Complete));
+    same(opened, &whole, &folder);
+}
+
+/// Bit for bit on flex, which adds in one order; elsewhere threads may add in another.
+fn same(opened: &Opened, whole: &Folder, resumed: &Folder) {
+    let [whole, resumed] = [whole, resumed].map(|folder| folder.join("runs/small"));
+    if opened.word.backend == Backend::Flex {
+        assert!(
+            last_weights(&whole) == last_weights(&resumed),
+            "the last weights differ"
+        );
+        return;
+    }
+    let steps = zoo_train::RunFolder::existing(&whole)
+        .unwrap()
+        .checkpoints()
+        .steps();
+    let name = format!(
+        "checkpoints/step-{:08}/weights.safetensors",
+        steps.last().unwrap()
+    );
+    let [whole, resumed] = [whole, resumed].map(|run| Weights::read(run.join(&name)).unwrap());
+    for key in whole.keys() {
+        let [a, b] = [&whole, &resumed].map(|weights| weights.get(key).unwrap().clone());
+        for (a, b) in a.iter::<f32>().zip(b.iter::<f32>()) {
+            // Adam divides by the size of a gradient: where that is next to nothing, another
+            // order of adding shows in full.
+            assert!((a - b).abs() < 2e-3, "{key}: {a} and {b}");
+        }
+    }
+}
+
+fn with_another_config(opened: &Opened) {
+    let folder = Folder::new();
+    let quiet = TrainOptions {
+        quiet: true,
+        ..TrainOptions::default()
+    };
+    let steps = "training.steps = 1";
+    train(&config(opened, &folder, &[steps]), &quiet).unwrap();
+    let resume = TrainOptions {
+        resume: true,
+        ..quiet
+    };
+    let other = config(opened, &folder, &[steps, "optimizer.learning_rate = 0.5"]);
+    let error = train(&other, &resume).unwrap_err().to_string();
+    assert!(error.contains("optimizer differs"), "{error}");
+    assert!(error.contains("now:  learning_rate = 0.5"), "{error}");
+    // A run that goes on for longer is the same run.
+    let longer = config(opened, &folder, &["training.steps = 2"]);
+    assert_eq!(train(&longer, &resume).unwrap().steps, 2);
+}

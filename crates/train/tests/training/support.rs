@@ -1,0 +1,93 @@
+//! Small runs, in folders that go away.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use zoo_backend::Opened;
+use zoo_config::Config;
+
+/// A folder of a test's own.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("zoo-training-{}-{count}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Writes a file into it.
+    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A config of a very small Transformer that copies letters, with everything in it that is
+/// drawn, and other sections added or changed by lines such as `training.steps = 4`.
+pub(crate) fn config_text(opened: &Opened, folder: &Folder, changes: &[&str]) -> String {
+    let output = folder.join("runs");
+    let mut text = format!(
+        "run.output = {:?}\nrun.name = \"small\"\nbackend.word = \"{}\"\n\
+         data = {{ kind = \"copy\", symbols = 4, min_length = 2, max_length = 4, \
+         train_size = 60, valid_size = 8, test_size = 8 }}\n\
+         model = {{ kind = \"transformer\", d_model = 8, heads = 2, layers = 1, \
+         dropout = 0.1, attention_dropout = 0.1 }}\n\
+         decoding.max_length = 6\n\
+         training.log_every = 2\ntraining.batch_size = 6\n",
+        output.display().to_string(),
+        opened.word,
+    );
+    for change in changes {
+        text.push_str(change);
+        text.push('\n');
+    }
+    text
+}
+
+pub(crate) fn config(opened: &Opened, folder: &Folder, changes: &[&str]) -> Config {
+    let text = config_text(opened, folder, changes);
+    Config::parse("small.toml", &text, &[]).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+/// The `zoo` program with these arguments, one thread, and lines for output.
+pub(crate) fn zoo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zoo"));
+    command.args(arguments).env("RAYON_NUM_THREADS", "1");
+    command
+}
+
+pub(crate) fn said(output: &Output) -> String {
+    let [said, complained] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
+    format!("{said}{complained}")
+}
+
+/// The last weights of a run, as they are in its file.
+pub(crate) fn last_weights(run: &Path) -> Vec<u8> {
+    let mut steps: Vec<PathBuf> = std::fs::read_dir(run.join("checkpoints"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    steps.sort();
+    std::fs::read(steps.last().unwrap().join("weights.safetensors")).unwrap()
+}
