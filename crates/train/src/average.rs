@@ -60,7 +60,10 @@ impl Sums {
     fn of(weights: Weights) -> Self {
         let sum = |key: &str| {
             let like = weights.get(key)?.clone();
-            let numbers = like.dtype().is_float().then(|| like.iter::<f64>().collect());
+            let numbers = like
+                .dtype()
+                .is_float()
+                .then(|| like.iter::<f64>().collect());
             Some(Sum {
                 key: key.to_owned(),
                 like,
@@ -82,12 +85,17 @@ impl Sums {
             let more = weights.get(key).ok_or_else(|| format!("it has no {key}"))?;
             if more.shape() != like.shape() {
                 let (got, expected) = (more.shape(), like.shape());
-                return Err(format!("its {key} is {got:?}, that of the first {expected:?}"));
+                return Err(format!(
+                    "its {key} is {got:?}, that of the first {expected:?}"
+                ));
             }
             match numbers {
                 Some(numbers) => {
                     let more = more.iter::<f64>();
-                    numbers.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+                    numbers
+                        .iter_mut()
+                        .zip(more)
+                        .for_each(|(sum, more)| *sum += more);
                 }
                 // Counters and the like: the last says how far the run has come.
                 None => *like = more.clone(),

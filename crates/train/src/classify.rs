@@ -1,7 +1,7 @@
 //! Classes of texts, told by a run that was trained.
 
 use burn::tensor::{Tensor, TensorData};
-use zoo_data::{Batching, BatchSize, Encoded, Labelled, Labels, Parts};
+use zoo_data::{BatchSize, Batching, Encoded, Labelled, Labels, Parts};
 use zoo_models::{Documents, ModelError, Tokens};
 
 use crate::{AnyModel, Examples, Texts, Tokenizers, TrainError, Trained};
@@ -92,7 +92,9 @@ fn in_batches<E: Encoded>(
     let plan = Batching::new(BatchSize::Examples(ROWS), 0).plan(extents)?;
     for places in plan.in_order() {
         let rows: Vec<&E> = places.iter().map(|at| &examples[*at]).collect();
-        let data = logits(&rows).map_err(TrainError::model("text"))?.into_data();
+        let data = logits(&rows)
+            .map_err(TrainError::model("text"))?
+            .into_data();
         let classes = data.shape().to_vec()[1];
         let numbers = numbers(&data);
         for (at, row) in places.iter().zip(numbers.chunks(classes)) {

@@ -1,12 +1,12 @@
 //! How good a run is at texts: its own that it has not learned from, or others.
 
-use zoo_data::{Encoded, Parts, Windows};
+use zoo_config::Model;
+use zoo_data::{Pair, Parts};
 
-use crate::learn::TextWindow;
+use crate::learn::{check_lengths, pieces_of};
 use crate::write::generate_config;
 use crate::{
-    AnyModel, Exam, Examples, Judge, Judged, Judgement, Speech, Texts, Tokenizers, TrainError,
-    Trained,
+    AnyModel, Exam, Examples, Judge, Judged, Judgement, Texts, Tokenizers, TrainError, Trained,
 };
 
 /// A part of the data.
@@ -43,9 +43,9 @@ impl Trained {
         samples: usize,
     ) -> Result<(Judgement, Vec<String>), TrainError> {
         let texts = only(texts, part);
-        if texts.sizes()[2] == 0 {
+        if texts.sizes() == [0; 3] {
             return Err(TrainError::Refused(format!(
-                "the {} data has no examples: give another --part, or texts of another file",
+                "the {} data has no examples: choose another --part, or give texts of your own",
                 part.word()
             )));
         }
@@ -67,103 +67,84 @@ impl Trained {
             )));
         }
         let (examples, notes) = self.tokenizers.encode(&self.config, &texts)?;
-        let judge = Judge {
-            generate: self.config.decoding.as_ref().map(|_| generate_config(&self.config)),
-            bleu,
-            samples,
-            device: &self.opened.device,
+        check_lengths(&self.config, &examples)?;
+        let decoding = self.config.decoding.as_ref();
+        let asking = Asking {
+            trained: self,
+            texts: match &texts {
+                Texts::Pairs(parts) => of(parts, part),
+                Texts::Labelled(_) | Texts::Plain(_) => &[],
+            },
+            judge: Judge {
+                generate: decoding.map(|_| generate_config(&self.config)),
+                bleu,
+                samples,
+                device: self.opened.device.clone(),
+            },
         };
-        let pairs = match &texts {
-            Texts::Pairs(parts) => parts.test.as_slice(),
-            Texts::Labelled(_) | Texts::Plain(_) => &[],
-        };
-        let speech = match &self.tokenizers {
-            Tokenizers::Pair(pair) => Speech::Pair(pair),
-            Tokenizers::Labelled(tokenizer, labels) => Speech::Labelled(tokenizer, labels),
-            Tokenizers::Plain(tokenizer) => Speech::Plain(tokenizer),
-        };
-        macro_rules! judged {
-            ($model:expr, $examples:expr) => {{
-                let examples = $examples;
-                let exam = Exam {
-                    examples,
-                    texts: pairs,
-                    speech,
-                };
-                $model.judge(&exam, &judge)?
-            }};
-        }
         let judgement = match (&self.model, &examples) {
             (AnyModel::Transformer(model), Examples::Pairs(parts)) => {
-                let longest = model.source_limits().longest;
-                fit(part, longest, &parts.test)?;
-                judged!(model, parts.test.as_slice())
+                asking.ask(model, of(parts, part))
             }
             (AnyModel::Seq2Seq(model), Examples::Pairs(parts)) => {
-                judged!(model, parts.test.as_slice())
+                asking.ask(model, of(parts, part))
             }
             (AnyModel::Classifier(model), Examples::Labelled(parts)) => {
-                fit(part, model.limits().longest, &parts.test)?;
-                judged!(model, parts.test.as_slice())
+                asking.ask(model, of(parts, part))
             }
             (AnyModel::Han(model), Examples::Documents(parts)) => {
-                judged!(model, parts.test.as_slice())
+                asking.ask(model, of(parts, part))
             }
             (AnyModel::Gpt(model), Examples::Plain(parts)) => {
-                judged!(model, windows(&self.config, &parts.test).as_slice())
+                let Model::Gpt(said) = &self.config.model else {
+                    unreachable!("the model is the config's");
+                };
+                asking.ask(model, &pieces_of(of(parts, part), said.context, None))
             }
             _ => unreachable!("the model is the config's, and its examples are of its kind"),
         };
-        Ok((judgement, notes))
+        Ok((judgement?, notes))
     }
 }
 
-/// A part alone, in the place of the test: the others need not become tokens.
+/// Everything but a model and its examples.
+struct Asking<'a> {
+    trained: &'a Trained,
+    texts: &'a [Pair],
+    judge: Judge,
+}
+
+impl Asking<'_> {
+    fn ask<M: Judged>(&self, model: &M, examples: &[M::Example]) -> Result<Judgement, TrainError> {
+        let exam = Exam {
+            examples,
+            texts: self.texts,
+            speech: self.trained.tokenizers.speech(),
+        };
+        model.judge(&exam, &self.judge)
+    }
+}
+
+/// A part alone: the others need not become tokens.
 fn only(texts: Texts, part: DataPart) -> Texts {
-    fn chosen<T: Default>(parts: Parts<T>, part: DataPart) -> Parts<T> {
-        Parts {
-            train: T::default(),
-            valid: T::default(),
-            test: match part {
-                DataPart::Valid => parts.valid,
-                DataPart::Test => parts.test,
-            },
-        }
+    fn alone<T: Default>(parts: Parts<T>, part: DataPart) -> Parts<T> {
+        let (train, none) = (T::default(), T::default());
+        let (valid, test) = match part {
+            DataPart::Valid => (parts.valid, none),
+            DataPart::Test => (none, parts.test),
+        };
+        Parts { train, valid, test }
     }
     match texts {
-        Texts::Pairs(parts) => Texts::Pairs(chosen(parts, part)),
-        Texts::Labelled(parts) => Texts::Labelled(chosen(parts, part)),
-        Texts::Plain(parts) => Texts::Plain(chosen(parts, part)),
+        Texts::Pairs(parts) => Texts::Pairs(alone(parts, part)),
+        Texts::Labelled(parts) => Texts::Labelled(alone(parts, part)),
+        Texts::Plain(parts) => Texts::Plain(alone(parts, part)),
     }
 }
 
-/// Whether the model has a place for every token.
-fn fit<E: Encoded>(
-    part: DataPart,
-    longest: Option<usize>,
-    examples: &[E],
-) -> Result<(), TrainError> {
-    let length = examples.iter().map(|example| example.extent().width).max();
-    match (longest, length) {
-        (Some(longest), Some(length)) if length > longest => Err(TrainError::TooLong {
-            part: part.word(),
-            length,
-            longest,
-        }),
-        _ => Ok(()),
+fn of<T>(parts: &Parts<T>, part: DataPart) -> &T {
+    match part {
+        DataPart::Valid => &parts.valid,
+        DataPart::Test => &parts.test,
     }
-}
-
-/// The whole text in windows, as it was learned from.
-fn windows(config: &zoo_config::Config, ids: &[u32]) -> Vec<TextWindow> {
-    let context = match &config.model {
-        zoo_config::Model::Gpt(model) => model.context,
-        _ => unreachable!("running text is for a GPT"),
-    };
-    let windows = Windows::new(context, 1, 0);
-    let own = windows.all(ids).map(|window| TextWindow {
-        input: window.input.to_vec(),
-        target: window.target.to_vec(),
-    });
-    own.collect()
 }

@@ -196,13 +196,7 @@ fn labelled(
     notes: &mut Vec<String>,
 ) -> Result<Parts<Vec<Labelled>>, TrainError> {
     let mut read = |path: &PathBuf| -> Result<Vec<Labelled>, TrainError> {
-        let [label, text] = [data.label_field.as_str(), data.text_field.as_str()];
-        let text = match format_of(data.format, path) {
-            Format::Csv => LabelledText::csv(path, label, text),
-            Format::JsonLines => LabelledText::json_lines(path, label, text),
-            Format::Folders => LabelledText::folders(path),
-            Format::Tsv | Format::Auto => LabelledText::tsv(path),
-        };
+        let text = labelled_file(data, format_of(data.format, path), path);
         taken(text.with_allowed_bad(data.allowed_bad).read()?, notes)
     };
     let mut train = read(&data.train)?;
@@ -215,6 +209,31 @@ fn labelled(
     }
     let split = split_of(data.valid_share, data.test_share, seed);
     joined(split, train, valid, test, Split::labelled)
+}
+
+/// Another file of texts with their classes: in the format that its name says, or else in that
+/// of the config's own, and in their fields.
+pub(crate) fn labelled_text(config: &Config, path: &Path) -> LabelledText {
+    let usual = zoo_config::Labelled::default();
+    let data = match &config.data {
+        Data::Labelled(data) => data,
+        _ => &usual,
+    };
+    let format = match format_of(Format::Auto, path) {
+        Format::Folders => format_of(data.format, path),
+        said => said,
+    };
+    labelled_file(data, format, path)
+}
+
+fn labelled_file(data: &zoo_config::Labelled, format: Format, path: &Path) -> LabelledText {
+    let [label, text] = [data.label_field.as_str(), data.text_field.as_str()];
+    match format {
+        Format::Csv => LabelledText::csv(path, label, text),
+        Format::JsonLines => LabelledText::json_lines(path, label, text),
+        Format::Folders => LabelledText::folders(path),
+        Format::Tsv | Format::Auto => LabelledText::tsv(path),
+    }
 }
 
 /// What a file is, by its name if nothing else is said.

@@ -139,7 +139,9 @@ impl Transformer {
             is_causal: false,
         };
         let layers = self.encoder.layers.iter();
-        let places = layers.fold(self.embedded_source(source), |places, layer| layer.forward(places, sight));
+        let places = layers.fold(self.embedded_source(source), |places, layer| {
+            layer.forward(places, sight)
+        });
         Encoded {
             places: normed(places, &self.encoder.norm),
             lengths: source.lengths().to_vec(),

@@ -36,7 +36,12 @@ pub(super) fn classifier(
         let [_, seq] = pooling.dims();
         let of_one = vec!["the text".to_owned()];
         let weights = vec![pooling.reshape([1, 1, 1, seq])];
-        parts.push(maps("Pooling: what of the text is classified", &of_one, &tokens, weights)?);
+        parts.push(maps(
+            "Pooling: what of the text is classified",
+            &of_one,
+            &tokens,
+            weights,
+        )?);
     }
     let mut notes = vec![told(&classes(trained, look.logits)?)];
     notes.extend(cut);

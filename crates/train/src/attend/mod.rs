@@ -126,11 +126,9 @@ impl Attention {
     pub fn heat(&self, layer: Option<usize>, head: Option<usize>) -> Result<Heat<'_>, TrainError> {
         match &self.page.parts[self.chosen] {
             Part::Heads(heads) => Ok(heads.head(layer.unwrap_or(1), head.unwrap_or(1))?),
-            Part::Alignment(_) if layer.is_some() || head.is_some() => {
-                Err(TrainError::Refused(
-                    "an alignment has no layers and heads: leave --layer and --head out".to_owned(),
-                ))
-            }
+            Part::Alignment(_) if layer.is_some() || head.is_some() => Err(TrainError::Refused(
+                "an alignment has no layers and heads: leave --layer and --head out".to_owned(),
+            )),
             Part::Alignment(alignment) => Ok(alignment.heat()),
             Part::Document(_) => Err(TrainError::Refused(
                 "a document is shown as a page, and has no heat map: leave --svg and --png out"

@@ -33,7 +33,12 @@ pub(super) fn transformer(
             maps("Encoder", &sources, &sources, look.encoder)?,
             maps("Decoder", &inputs, &inputs, look.decoder)?,
             // What is read at a place is what the next token is written by.
-            maps("Cross-attention, when a token is written", &outputs, &sources, look.cross)?,
+            maps(
+                "Cross-attention, when a token is written",
+                &outputs,
+                &sources,
+                look.cross,
+            )?,
         ],
     })
 }

@@ -17,6 +17,11 @@ pub(super) fn gpt(trained: &Trained, model: &Gpt, text: &str) -> Result<Seen, Tr
     let labels = written(tokenizer, &ids);
     Ok(Seen {
         notes: vec![text.to_owned()],
-        parts: vec![maps("Self-attention", &labels, &labels, model.look(&tokens))?],
+        parts: vec![maps(
+            "Self-attention",
+            &labels,
+            &labels,
+            model.look(&tokens),
+        )?],
     })
 }

@@ -16,14 +16,34 @@ struct Zoo {
 #[derive(Subcommand)]
 enum Command {
     Train(cli::train::Train),
+    Eval(cli::eval::Eval),
+    Translate(cli::translate::Translate),
+    Classify(cli::classify::Classify),
+    Generate(cli::generate::Generate),
+    Attend(cli::attend::Attend),
+    Average(cli::average::Average),
+    Inspect(cli::inspect::Inspect),
+    New(cli::new::New),
 }
 
 fn main() -> ExitCode {
+    // No lock: training prints by itself.
+    let out = &mut std::io::stdout();
     let done = match Zoo::parse().command {
         Command::Train(train) => train.run(),
+        Command::Eval(eval) => eval.run(out),
+        Command::Translate(translate) => translate.run(out),
+        Command::Classify(classify) => classify.run(out),
+        Command::Generate(generate) => generate.run(out),
+        Command::Attend(attend) => attend.run(out),
+        Command::Average(average) => average.run(out),
+        Command::Inspect(inspect) => inspect.run(out),
+        Command::New(new) => new.run(out),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
+        // Whoever read it has read enough.
+        Err(error) if cli::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::FAILURE

@@ -25,8 +25,10 @@ use zoo_config::Config;
 use zoo_models::{Classifier, Gpt, Han, Seq2Seq, Transformer};
 
 use self::batches::Batches;
+pub(crate) use self::batches::pieces_of;
 use self::course::Course;
-use self::lesson::{Lesson, check_lengths};
+use self::lesson::Lesson;
+pub(crate) use self::lesson::check_lengths;
 pub use self::model::{Learns, TextWindow};
 pub(crate) use self::schedule::Falls;
 use crate::run::{About, Best, Opening, RunFolder};

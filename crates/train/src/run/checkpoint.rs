@@ -12,7 +12,7 @@ use crate::TrainError;
 use crate::learn::Falls;
 
 const FOLDER: &str = "checkpoints";
-const WEIGHTS: &str = "weights.safetensors";
+pub(crate) const WEIGHTS: &str = "weights.safetensors";
 const OPTIMIZER: &str = "optimizer.bpk";
 const STATE: &str = "state.json";
 const CHECKSUMS: &str = "checksums.json";

@@ -26,10 +26,10 @@ use std::path::Path;
 
 pub(crate) use self::about::About;
 pub use self::checkpoint::{Best, Checkpoint, Checkpoints};
-pub(crate) use self::checkpoint::{Progress, ScaleState};
+pub(crate) use self::checkpoint::{Progress, ScaleState, WEIGHTS};
 pub(crate) use self::folder::Opening;
 pub use self::folder::RunFolder;
-pub(crate) use self::numbers::{Numbers, Row};
+pub(crate) use self::numbers::{Numbers, Row, last_rows};
 use crate::TrainError;
 
 /// Writes a file in the place of the one that may be there; at any time there is one or the

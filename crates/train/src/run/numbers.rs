@@ -142,6 +142,22 @@ impl Numbers {
     }
 }
 
+/// The last row of each part, in the order they first came; none where there are no numbers yet.
+pub(crate) fn last_rows(folder: &RunFolder) -> Vec<Row> {
+    let text = std::fs::read_to_string(folder.file(LINES)).unwrap_or_default();
+    let mut last: Vec<Row> = vec![];
+    for row in text
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Row>(line).ok())
+    {
+        match last.iter_mut().find(|own| own.part == row.part) {
+            Some(own) => *own = row,
+            None => last.push(row),
+        }
+    }
+    last
+}
+
 fn line(row: &Row) -> String {
     // Numbers that are not finite become null, and are left out when read again.
     let text = serde_json::to_string(row).unwrap_or_default();

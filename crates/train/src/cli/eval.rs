@@ -1,0 +1,233 @@
+//! `zoo eval`: how good a run is, in the numbers that people publish.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Value, json};
+use zoo_data::{ParallelText, Parts, plain_text};
+use zoo_metrics::{Case, Tokenizer};
+
+use super::print;
+use super::using::Using;
+use crate::run::write_atomic;
+use crate::show::line::number;
+use crate::texts::{labelled_text, read_texts};
+use crate::{DataPart, Judgement, Outcome, Texts, TrainError, Trained, bleu_of};
+
+/// Says how good a run is at texts it has not learned from
+///
+/// The texts are the run's own, read again as its config says, or those of other files.
+#[derive(Debug, Args)]
+pub struct Eval {
+    #[command(flatten)]
+    pub using: Using,
+
+    /// Which part of the run's own data; the test's, or the validation's where there is no test
+    #[arg(long, value_enum)]
+    pub part: Option<DataPart>,
+
+    /// Texts to translate, instead of the run's own
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "target",
+        conflicts_with = "part"
+    )]
+    pub source: Option<PathBuf>,
+
+    /// What should become of them, line by line
+    #[arg(long, value_name = "FILE", requires = "source")]
+    pub target: Option<PathBuf>,
+
+    /// Texts with their classes, instead of the run's own: a file or folder of the format that
+    /// its name says
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["part", "source"])]
+    pub labelled: Option<PathBuf>,
+
+    /// Running text, instead of the run's own
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["part", "source", "labelled"])]
+    pub text: Option<PathBuf>,
+
+    /// How BLEU takes words apart: 13a, none, char or zh; what suits the run's data, if not given
+    #[arg(long, value_name = "WORD")]
+    pub bleu_tokenize: Option<Tokenizer>,
+
+    /// Makes everything lower case before BLEU compares it
+    #[arg(long)]
+    pub lowercase: bool,
+
+    /// Shows so many examples with what was said of them
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub samples: usize,
+
+    /// Writes what the model wrote into a file, a line for each example
+    #[arg(long, value_name = "FILE")]
+    pub hypotheses: Option<PathBuf>,
+
+    /// Prints one JSON object instead of lines and tables
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Eval {
+    /// Runs the command.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Trained::evaluate`], and of files.
+    pub fn run(self, out: &mut dyn Write) -> Result<(), TrainError> {
+        let trained = self.using.open()?;
+        let (texts, part, name) = self.texts(&trained)?;
+        let mut bleu = bleu_of(&trained.config);
+        bleu.tokenizer = self.bleu_tokenize.unwrap_or(bleu.tokenizer);
+        if self.lowercase {
+            bleu.case = Case::Lower;
+        }
+        let [_, valid, test] = texts.sizes();
+        let size = match part {
+            DataPart::Valid => valid,
+            DataPart::Test => test,
+        };
+        let (judgement, notes) = trained.evaluate(texts, part, bleu, self.samples)?;
+        notes.iter().for_each(|note| eprintln!("{note}"));
+        if let Some(path) = &self.hypotheses {
+            let Outcome::Texts { hypotheses, .. } = &judgement.outcome else {
+                return Err(TrainError::Refused(format!(
+                    "--hypotheses: a {} writes no text for each example",
+                    trained.config.model.word()
+                )));
+            };
+            let lines = hypotheses
+                .iter()
+                .map(|text| text.replace(['\n', '\r'], " ") + "\n");
+            write_atomic(path, lines.collect::<String>().as_bytes())?;
+        }
+        if self.json {
+            let value = as_json(&trained, &judgement, &name, size);
+            let text = serde_json::to_string_pretty(&value);
+            return print(
+                out,
+                &(text.map_err(TrainError::content("the result"))? + "\n"),
+            );
+        }
+        let unit = match judgement.outcome {
+            Outcome::Continuation => "characters",
+            Outcome::Texts { .. } | Outcome::Classes(_) => "examples",
+        };
+        let head = format!("{}\n{name}: {size} {unit}\n\n", trained.described());
+        print(out, &(head + &as_lines(&judgement)))
+    }
+
+    /// What is looked at, which part of it, and what it is called.
+    fn texts(&self, trained: &Trained) -> Result<(Texts, DataPart, String), TrainError> {
+        fn given<T: Default>(test: T) -> Parts<T> {
+            Parts {
+                train: T::default(),
+                valid: T::default(),
+                test,
+            }
+        }
+        let named = |path: &PathBuf| path.display().to_string();
+        if let (Some(source), Some(target)) = (&self.source, &self.target) {
+            let read = ParallelText::files(source, target).read()?;
+            eprintln!("{}", read.report);
+            let texts = Texts::Pairs(given(read.examples));
+            return Ok((texts, DataPart::Test, named(source)));
+        }
+        if let Some(path) = &self.labelled {
+            let read = labelled_text(&trained.config, path).read()?;
+            eprintln!("{}", read.report);
+            let texts = Texts::Labelled(given(read.examples));
+            return Ok((texts, DataPart::Test, named(path)));
+        }
+        if let Some(path) = &self.text {
+            let texts = Texts::Plain(given(plain_text(path)?));
+            return Ok((texts, DataPart::Test, named(path)));
+        }
+        let read = read_texts(&trained.config)?;
+        read.notes.iter().for_each(|note| eprintln!("{note}"));
+        let texts = read.texts;
+        let part = self.part.unwrap_or(match texts.sizes() {
+            [_, _, 0] => DataPart::Valid,
+            _ => DataPart::Test,
+        });
+        Ok((texts, part, format!("{} data", part.word())))
+    }
+}
+
+fn as_lines(judgement: &Judgement) -> String {
+    let mut text = String::new();
+    for sample in &judgement.samples {
+        text += &format!("  given:  {}\n", sample.given.trim_end());
+        if let Some(wanted) = &sample.wanted {
+            text += &format!("  wanted: {}\n", wanted.trim_end());
+        }
+        text += &format!("  said:   {}\n\n", sample.said.trim_end());
+    }
+    match &judgement.outcome {
+        Outcome::Texts {
+            exact, bleu, chrf, ..
+        } => {
+            text += &format!("{bleu}\n{chrf}\n");
+            text += &format!("{exact}\n{}\n", judgement.loss);
+        }
+        Outcome::Classes(matrix) => {
+            text += &matrix.to_string();
+            let loss = judgement.loss.loss().unwrap_or(f64::NAN);
+            text += &format!("\nloss {}\n", number(zoo_config::Metric::Loss, loss));
+        }
+        Outcome::Continuation => text += &format!("{}\n", judgement.loss),
+    }
+    text
+}
+
+fn as_json(trained: &Trained, judgement: &Judgement, name: &str, size: usize) -> Value {
+    let mut value = json!({
+        "run": trained.folder.path().display().to_string(),
+        "step": trained.step,
+        "device": trained.opened.to_string(),
+        "data": name,
+        "size": size,
+    });
+    for (metric, number) in judgement.values() {
+        value[metric.word()] = json!(number);
+    }
+    match &judgement.outcome {
+        Outcome::Texts { bleu, chrf, .. } => {
+            value["bleu_details"] = json!(bleu);
+            value["chrf_signature"] = json!(chrf.signature);
+        }
+        Outcome::Classes(matrix) => {
+            let labels = matrix.labels();
+            let classes = 0..labels.len();
+            let counts: Vec<Vec<usize>> = classes
+                .clone()
+                .map(|truth| {
+                    let row = classes.clone().map(|told| matrix.count(truth, told));
+                    row.map(Result::unwrap_or_default).collect()
+                })
+                .collect();
+            let scores = classes.filter_map(|class| {
+                let scores = matrix.class(class).ok()?;
+                Some(json!({
+                    "label": labels[class],
+                    "precision": scores.precision,
+                    "recall": scores.recall,
+                    "f1": scores.f1,
+                    "examples": scores.support,
+                }))
+            });
+            value["classes"] = json!(scores.collect::<Vec<_>>());
+            value["confusion"] = json!(counts);
+        }
+        Outcome::Continuation => {}
+    }
+    if !judgement.samples.is_empty() {
+        let samples = judgement.samples.iter().map(
+            |sample| json!({"given": sample.given, "wanted": sample.wanted, "said": sample.said}),
+        );
+        value["samples"] = json!(samples.collect::<Vec<_>>());
+    }
+    value
+}

@@ -1,0 +1,159 @@
+//! `zoo generate`: a text is gone on with.
+
+use std::io::Write;
+
+use clap::Args;
+use zoo_data::Tokenizer;
+use zoo_models::generate::generate_streaming;
+use zoo_models::{Gpt, Stop};
+
+use super::decoding::Decoding;
+use super::print;
+use super::using::Using;
+use crate::write::generate_config;
+use crate::{AnyModel, Tokenizers, TrainError};
+
+/// Goes on with a text, token by token
+///
+/// The prompt is printed as the model reads it, and tokens as they come; a beam search knows
+/// them at the end.
+#[derive(Debug, Args)]
+pub struct Generate {
+    #[command(flatten)]
+    pub using: Using,
+
+    /// What is gone on with; a new line, if not given
+    #[arg(long, value_name = "TEXT")]
+    pub prompt: Option<String>,
+
+    /// How many texts, one after the other; each is drawn by a seed of its own, the first by
+    /// --seed
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: u64,
+
+    #[command(flatten)]
+    pub decoding: Decoding,
+}
+
+impl Generate {
+    /// Runs the command.
+    ///
+    /// # Errors
+    ///
+    /// [`TrainError::WrongModel`] if the model goes on with no text, [`TrainError::Model`] if the
+    /// prompt is too long or the strategy cannot be.
+    pub fn run(self, out: &mut dyn Write) -> Result<(), TrainError> {
+        let trained = self.using.open()?;
+        let (AnyModel::Gpt(model), Tokenizers::Plain(tokenizer)) =
+            (&trained.model, &trained.tokenizers)
+        else {
+            return Err(trained.cannot("generate"));
+        };
+        let config = generate_config(&trained.config);
+        let mut config = self.decoding.apply(config, tokenizer.vocabulary())?;
+        let prompt = tokenizer.encode(self.prompt.as_deref().unwrap_or("\n"))?;
+        if prompt.is_empty() {
+            return Err(TrainError::Refused(match self.prompt {
+                Some(prompt) => format!(
+                    "--prompt {prompt:?} has no tokens for this run's tokenizer: give it some text"
+                ),
+                None => "this run's tokenizer has no token for a new line: give a --prompt to go \
+                         on with"
+                    .to_owned(),
+            }));
+        }
+        for number in 0..self.count {
+            if number > 0 {
+                print(out, "\n---\n")?;
+            }
+            // What nobody has written is not shown.
+            let shown = match self.prompt {
+                Some(_) => 0,
+                None => prompt.len(),
+            };
+            let text = Streamed::new(tokenizer, &prompt, shown)?;
+            let (length, stop) = text.write(model, &prompt, &config, out)?;
+            print(out, "\n")?;
+            if let (Stop::Length, Some(longest)) = (stop, model.limits().longest)
+                && length < config.max_length
+            {
+                eprintln!(
+                    "(stopped after {length} tokens: the model has places for {longest} with the \
+                     prompt)"
+                );
+            }
+            config.seed = config.seed.wrapping_add(1);
+        }
+        Ok(())
+    }
+}
+
+/// A text that is printed while it is made.
+struct Streamed<'a> {
+    tokenizer: &'a Tokenizer,
+    ids: Vec<u32>,
+    /// The text so far, and how much of it is printed.
+    text: String,
+    printed: usize,
+}
+
+impl<'a> Streamed<'a> {
+    /// One that begins with these tokens, of which the first `hidden` are not printed.
+    fn new(tokenizer: &'a Tokenizer, ids: &[u32], hidden: usize) -> Result<Self, TrainError> {
+        let text = tokenizer.decode(ids)?;
+        let printed = match hidden {
+            0 => 0,
+            _ => text.len(),
+        };
+        Ok(Self {
+            tokenizer,
+            ids: ids.to_vec(),
+            text,
+            printed,
+        })
+    }
+
+    /// Prints what the model makes of it: how many tokens, and why there are no more.
+    fn write(
+        mut self,
+        model: &Gpt,
+        prompt: &[u32],
+        config: &zoo_models::GenerateConfig,
+        out: &mut dyn Write,
+    ) -> Result<(usize, Stop), TrainError> {
+        self.print(out, false)?;
+        let state = model.start(1).map_err(TrainError::model("decoding"))?;
+        let mut failed = None;
+        let made = generate_streaming(model, state, &[prompt], config, |_, token| {
+            if failed.is_none() {
+                failed = self.push(token, out).err();
+            }
+        });
+        let made = made.map_err(TrainError::model("--prompt"))?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        self.print(out, true)?;
+        let best = made.into_iter().flatten().next();
+        Ok(best.map_or((0, Stop::NoChoice), |text| (text.tokens.len(), text.stop)))
+    }
+
+    fn push(&mut self, token: u32, out: &mut dyn Write) -> Result<(), TrainError> {
+        self.ids.push(token);
+        self.text = self.tokenizer.decode(&self.ids)?;
+        self.print(out, false)
+    }
+
+    /// Prints what is new; a character whose bytes are not all there yet waits, but at the end.
+    fn print(&mut self, out: &mut dyn Write, is_end: bool) -> Result<(), TrainError> {
+        let until = match is_end {
+            true => self.text.len(),
+            false => self.text.trim_end_matches('\u{fffd}').len(),
+        };
+        if let Some(new) = self.text.get(self.printed..until) {
+            print(out, new)?;
+            self.printed = until;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,296 @@
+//! `zoo inspect`: what a run or a file of weights is.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::Value;
+use zoo_config::Config;
+use zoo_models::weights::Weights;
+use zoo_pictures::units::{count, number};
+
+use super::print;
+use crate::run::{WEIGHTS, last_rows};
+use crate::trained::weights_of;
+use crate::{AVERAGE, AnyModel, RunFolder, Tokenizers, TrainError, Which};
+
+/// Shows what a run is made of, or what is in a file of weights
+#[derive(Debug, Args)]
+pub struct Inspect {
+    /// The folder of a run or of a checkpoint, or a file: .safetensors, .bpk, .pt
+    #[arg(value_name = "RUN|CHECKPOINT")]
+    pub path: PathBuf,
+
+    /// Shows the run's config, with every default in it
+    #[arg(long)]
+    pub config: bool,
+
+    /// Lists every tensor with its shape and numbers
+    #[arg(long)]
+    pub weights: bool,
+
+    /// Whose tensors: best, last, average, or the number of a step
+    #[arg(long, value_name = "WHICH", default_value = "best")]
+    pub checkpoint: Which,
+}
+
+impl Inspect {
+    /// Runs the command.
+    ///
+    /// # Errors
+    ///
+    /// [`TrainError`] if there is no run and no file of weights, or it cannot be read.
+    pub fn run(self, out: &mut dyn Write) -> Result<(), TrainError> {
+        let path = match self.path.join(WEIGHTS) {
+            of_checkpoint if of_checkpoint.is_file() => of_checkpoint,
+            _ => self.path.clone(),
+        };
+        let text = match path.is_file() {
+            true => self.of_file(&path)?,
+            false => self.of_run(&RunFolder::existing(&self.path)?)?,
+        };
+        print(out, &text)
+    }
+
+    fn of_file(&self, path: &Path) -> Result<String, TrainError> {
+        if self.config {
+            return Err(TrainError::Refused(format!(
+                "--config: {} is a file of weights, which has none; give the folder of its run",
+                path.display()
+            )));
+        }
+        let weights = Weights::read(path)?;
+        let mut text = format!("{}, {}\n", path.display(), size(path));
+        text += &match self.weights {
+            true => all_tensors(&weights),
+            false => tensors_by_part(&weights),
+        };
+        Ok(text)
+    }
+
+    fn of_run(&self, folder: &RunFolder) -> Result<String, TrainError> {
+        let config = folder.config()?;
+        let mut parts = vec![about(folder, &config)];
+        if self.config {
+            parts.push(config.to_toml());
+        }
+        parts.push(summary(folder, &config)? + "\n");
+        parts.push(checkpoints(folder));
+        if let Some(numbers) = numbers(folder) {
+            parts.push(numbers);
+        }
+        if self.weights {
+            let (weights, _) = weights_of(folder, self.checkpoint)?;
+            parts.push(all_tensors(&weights));
+        }
+        Ok(parts.join("\n"))
+    }
+}
+
+/// What the run was made with.
+fn about(folder: &RunFolder, config: &Config) -> String {
+    // One that is not there, or that somebody changed, says nothing; the rest still does.
+    let said = folder.about().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+    let commit = match (said["commit"].as_str(), said["changed"].as_bool()) {
+        (Some(commit), Some(true)) => format!("{commit}, with changes"),
+        (Some(commit), _) => commit.to_owned(),
+        (None, _) => "none".to_owned(),
+    };
+    let started = match said["resumed"].as_array().map_or(0, Vec::len) {
+        0 => text(&said["started"]),
+        1 => format!("{}, gone on with once", text(&said["started"])),
+        times => format!("{}, gone on with {times} times", text(&said["started"])),
+    };
+    let versions = &said["versions"];
+    let rows = [
+        (
+            "model",
+            format!("{} on {}", config.model.word(), config.data.word()),
+        ),
+        (
+            "device",
+            format!(
+                "{} on {}, {}, {} threads",
+                text(&said["backend"]),
+                text(&said["device"]),
+                text(&said["precision"]),
+                said["threads"]
+            ),
+        ),
+        (
+            "made by",
+            format!(
+                "zoo {}, Burn {}, {}",
+                text(&versions["zoo"]),
+                text(&versions["burn"]),
+                text(&versions["system"])
+            ),
+        ),
+        ("commit", commit),
+        ("seed", config.run.seed.to_string()),
+        ("started", started),
+        (
+            "config",
+            format!(
+                "{}; --config shows it",
+                folder.file("config.toml").display()
+            ),
+        ),
+    ];
+    let mut about = format!("{}\n", folder.path().display());
+    for (name, value) in rows {
+        about += &format!("  {name:<8}  {value}\n");
+    }
+    about
+}
+
+/// What the model is made of: for that any device will do.
+fn summary(folder: &RunFolder, config: &Config) -> Result<String, TrainError> {
+    let tokenizers = Tokenizers::load(config, folder.path())?;
+    let own = zoo_backend::open(config.backend.word, config.backend.dtype);
+    let opened = own.or_else(|error| {
+        let others = zoo_backend::compiled().into_iter();
+        let words = others.filter_map(|word| word.parse().ok());
+        let mut opened =
+            words.filter_map(|word| zoo_backend::open(word, config.backend.dtype).ok());
+        opened.next().ok_or(error)
+    })?;
+    let model = AnyModel::build(config, &tokenizers, &opened.device)?;
+    Ok(model.summary().to_string())
+}
+
+fn checkpoints(folder: &RunFolder) -> String {
+    let checkpoints = folder.checkpoints();
+    let steps = checkpoints.steps();
+    let best = checkpoints.best();
+    if steps.is_empty() {
+        return "no checkpoint yet\n".to_owned();
+    }
+    let mut rows: Vec<[String; 3]> = vec![];
+    for step in &steps {
+        let note = match &best {
+            Some(best) if best.step == *step => {
+                format!("best: {} {}", best.metric, number(best.value))
+            }
+            _ => String::new(),
+        };
+        let of_folder = size(&checkpoints.folder_of(*step));
+        rows.push([format!("step {}", count(*step)), of_folder, note]);
+    }
+    let average = folder.file(AVERAGE);
+    if average.is_file() {
+        rows.push(["average".to_owned(), size(&average), AVERAGE.to_owned()]);
+    }
+    "checkpoints\n".to_owned() + &aligned(&rows)
+}
+
+/// The last numbers of each part.
+fn numbers(folder: &RunFolder) -> Option<String> {
+    let rows = last_rows(folder);
+    if rows.is_empty() {
+        return None;
+    }
+    let rows: Vec<[String; 3]> = rows
+        .into_iter()
+        .map(|row| {
+            let values = row.values.iter();
+            let values = values.map(|(name, value)| format!("{name} {}", number(*value)));
+            let values = values.collect::<Vec<_>>().join("  ");
+            [row.part, format!("step {}", count(row.step)), values]
+        })
+        .collect();
+    Some("last numbers\n".to_owned() + &aligned(&rows))
+}
+
+fn all_tensors(weights: &Weights) -> String {
+    let rows: Vec<[String; 3]> = tensors(weights)
+        .map(|(key, shape, dtype)| {
+            let shape: Vec<String> = shape.iter().map(ToString::to_string).collect();
+            [key.to_owned(), shape.join(" x "), dtype]
+        })
+        .collect();
+    format!("{}{}\n", aligned(&rows), total(weights))
+}
+
+/// Sums of what belongs together, by the first word of its name.
+fn tensors_by_part(weights: &Weights) -> String {
+    let mut parts: Vec<(&str, usize, usize)> = vec![];
+    for (key, shape, _) in tensors(weights) {
+        let name = key.split('.').next().unwrap_or(key);
+        let numbers: usize = shape.iter().product();
+        match parts.iter_mut().find(|part| part.0 == name) {
+            Some((_, count, sum)) => {
+                *count += 1;
+                *sum += numbers;
+            }
+            None => parts.push((name, 1, numbers)),
+        }
+    }
+    let rows: Vec<[String; 3]> = parts
+        .into_iter()
+        .map(|(name, tensors, numbers)| {
+            let tensors = match tensors {
+                1 => "1 tensor".to_owned(),
+                tensors => format!("{} tensors", count(tensors)),
+            };
+            [
+                name.to_owned(),
+                tensors,
+                format!("{} numbers", count(numbers)),
+            ]
+        })
+        .collect();
+    format!(
+        "{}{}; --weights lists them\n",
+        aligned(&rows),
+        total(weights)
+    )
+}
+
+fn total(weights: &Weights) -> String {
+    let numbers: usize = tensors(weights)
+        .map(|(_, shape, _)| shape.iter().product::<usize>())
+        .sum();
+    let tensors = weights.keys().count();
+    format!("  {} numbers in {} tensors", count(numbers), count(tensors))
+}
+
+fn tensors(weights: &Weights) -> impl Iterator<Item = (&str, Vec<usize>, String)> {
+    weights.keys().filter_map(|key| {
+        let data = weights.get(key)?;
+        let dtype = format!("{:?}", data.dtype()).to_lowercase();
+        Some((key, data.shape().to_vec(), dtype))
+    })
+}
+
+/// Rows whose columns stand under each other.
+fn aligned(rows: &[[String; 3]]) -> String {
+    let width = |at: usize| {
+        let widths = rows.iter().map(|row| row[at].chars().count());
+        widths.max().unwrap_or(0)
+    };
+    let [first, second] = [width(0), width(1)];
+    let line = |row: &[String; 3]| {
+        let line = format!("  {:first$}  {:second$}  {}", row[0], row[1], row[2]);
+        line.trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
+}
+
+/// How large a file is, or all files of a folder.
+fn size(path: &Path) -> String {
+    let bytes = match path.is_dir() {
+        true => {
+            let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+            let sizes = entries.filter_map(|entry| entry.metadata().ok());
+            sizes.map(|it| it.len()).sum()
+        }
+        false => std::fs::metadata(path).map_or(0, |it| it.len()),
+    };
+    match bytes as f64 {
+        bytes if bytes < 1024.0 => format!("{bytes} B"),
+        bytes if bytes < 1024.0 * 1024.0 => format!("{:.1} KiB", bytes / 1024.0),
+        bytes => format!("{:.1} MiB", bytes / 1024.0 / 1024.0),
+    }
+}

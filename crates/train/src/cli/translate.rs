@@ -1,0 +1,131 @@
+//! `zoo translate`: a text for each line.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use zoo_models::{GenerateConfig, Strategy};
+
+use super::decoding::Decoding;
+use super::input::{Input, Line};
+use super::print;
+use super::using::Using;
+use crate::run::write_atomic;
+use crate::write::generate_config;
+use crate::{TrainError, Trained, Translated};
+
+/// Writes a text for every line of a file or of standard input
+///
+/// Without --file, and with nothing piped in, it asks for lines; Ctrl-D ends. Lines come out in
+/// the order they came in, one for each, and an empty line for an empty one. With --n-best, a
+/// text is `number<TAB>score<TAB>text`, where the number is that of the line. A line that is too
+/// long for the model becomes an empty one, with a message on standard error, and the command
+/// fails in the end.
+#[derive(Debug, Args)]
+pub struct Translate {
+    #[command(flatten)]
+    pub using: Using,
+
+    /// The lines to translate, also as .gz; - is standard input
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+
+    /// Writes into a file, when all is done, instead of printing
+    #[arg(long, value_name = "FILE")]
+    pub to: Option<PathBuf>,
+
+    /// Writes the score before each text: the logarithm of how likely the model thinks it
+    #[arg(long)]
+    pub scores: bool,
+
+    /// Lines that are read before any is written; 1 answers each at once
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub batch: usize,
+
+    #[command(flatten)]
+    pub decoding: Decoding,
+}
+
+impl Translate {
+    /// Runs the command.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Trained::translate`], of files, and if lines were too long.
+    pub fn run(self, out: &mut dyn Write) -> Result<(), TrainError> {
+        let trained = self.using.open()?;
+        let (_, tokenizers, _) = trained.translator()?;
+        let vocabulary = tokenizers.target().vocabulary();
+        let config = self
+            .decoding
+            .apply(generate_config(&trained.config), vocabulary)?;
+        let input = Input::open(self.file.as_deref())?;
+        if input.is_typed {
+            eprintln!("{}; Ctrl-D ends", trained.described());
+        }
+        let mut kept = vec![];
+        let mut too_long = 0;
+        input.in_batches(self.batch, |lines| {
+            let text = self.lines(&trained, &config, lines, &mut too_long)?;
+            match &self.to {
+                Some(_) => kept.extend_from_slice(text.as_bytes()),
+                None => print(out, &text)?,
+            }
+            Ok(())
+        })?;
+        if let Some(path) = &self.to {
+            write_atomic(path, &kept)?;
+        }
+        match too_long {
+            0 => Ok(()),
+            1 => Err(TrainError::Refused(
+                "a line was too long, and an empty one was written for it".to_owned(),
+            )),
+            count => Err(TrainError::Refused(format!(
+                "{count} lines were too long, and empty ones were written for them"
+            ))),
+        }
+    }
+
+    /// What is written for these lines.
+    fn lines(
+        &self,
+        trained: &Trained,
+        config: &GenerateConfig,
+        lines: &[Line],
+        too_long: &mut usize,
+    ) -> Result<String, TrainError> {
+        let is_numbered = matches!(config.strategy, Strategy::Beam { n_best: 2.., .. });
+        let texts: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
+        let translated = trained.translate(&texts, config)?;
+        let mut written = String::new();
+        for (Line { number, .. }, translated) in lines.iter().zip(translated) {
+            let texts = match translated {
+                Translated::Texts(texts) => texts,
+                Translated::Empty => vec![],
+                Translated::TooLong { length, longest } => {
+                    *too_long += 1;
+                    eprintln!(
+                        "line {number} is too long: it has {length} tokens, and the model has \
+                         places for {longest}"
+                    );
+                    vec![]
+                }
+            };
+            if texts.is_empty() {
+                written.push('\n');
+            }
+            for text in texts {
+                if is_numbered {
+                    written += &format!("{number}\t");
+                }
+                if is_numbered || self.scores {
+                    written += &format!("{:.4}\t", text.score);
+                }
+                written += &text.text;
+                written.push('\n');
+            }
+        }
+        Ok(written)
+    }
+}
