@@ -9,6 +9,7 @@ mod golden;
 mod gpt;
 mod half;
 mod han;
+mod look;
 mod mechanisms;
 mod recurrent;
 mod seq2seq;
@@ -53,5 +54,6 @@ fn trials(opened: &Opened) -> Vec<Trial> {
     trials.extend(recurrent::trials(device));
     trials.extend(half::trials(opened));
     trials.extend(han::trials(device));
+    trials.extend(look::trials(device));
     trials
 }

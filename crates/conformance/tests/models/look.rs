@@ -1,0 +1,212 @@
+//! Where models say they look is where they look: a model that is put together again from these
+//! weights and its own values says what the model says.
+
+use burn::nn::LayerNorm;
+use burn::tensor::{Device, Tensor};
+use libtest_mimic::{Failed, Trial};
+use zoo_attention::{Mechanism, MechanismConfig, MultiHeadAttention};
+use zoo_models::blocks::FeedForward;
+use zoo_models::{
+    ClassifierConfig, GptConfig, ModelError, Pooling, PositionsConfig, Tokens, TransformerConfig,
+};
+use zoo_testkit::Precision;
+
+use crate::drawn::drawn;
+use crate::mechanisms::small;
+use crate::support::{equal, is_refused, numbers, same};
+
+type Test = fn(&Device) -> Result<(), Failed>;
+
+pub(crate) fn trials(device: &Device) -> Vec<Trial> {
+    let mut trials = vec![];
+    for mechanism in Mechanism::ALL {
+        let own = device.clone();
+        trials.push(Trial::test(format!("look/gpt/{mechanism}"), move || {
+            a_gpt_looks_there(small(mechanism), &own)
+        }));
+        let own = device.clone();
+        trials.push(Trial::test(
+            format!("look/transformer/{mechanism}"),
+            move || a_transformer_looks_there(small(mechanism), &own),
+        ));
+    }
+    trials.extend(TESTS.iter().map(|&(name, test)| {
+        let device = device.clone();
+        Trial::test(format!("look/{name}"), move || test(&device))
+    }));
+    trials
+}
+
+/// What a layer's attention gives for these weights, `[batch, heads, seq_q, seq_k]`.
+fn attended(attention: &MultiHeadAttention, weights: Tensor<4>, values: Tensor<3>) -> Tensor<3> {
+    let [batch, heads, seq_q, seq_k] = weights.dims();
+    let values = attention.value.forward(values); // [batch, seq_k, kv_heads * d_head]
+    let d_head = attention.output.weight.dims()[0] / heads;
+    let kv_heads = values.dims()[2] / d_head;
+    let values = values
+        .reshape([batch, seq_k, kv_heads, d_head])
+        .swap_dims(1, 2);
+    let context = weights
+        .reshape([batch, kv_heads, heads / kv_heads * seq_q, seq_k])
+        .matmul(values)
+        .reshape([batch, heads, seq_q, d_head])
+        .swap_dims(1, 2)
+        .reshape([batch, seq_q, heads * d_head]);
+    attention.output.forward(context)
+}
+
+/// Whether the weights of every place are shares of a whole, where the mechanism's are.
+fn whole(mechanism: &MechanismConfig, weights: &Tensor<4>) -> Result<(), Failed> {
+    if matches!(
+        mechanism.mechanism(),
+        Mechanism::Retention | Mechanism::LocalP
+    ) {
+        return Ok(());
+    }
+    let sums = numbers(weights.clone().sum_dim(3))?;
+    let ones = vec![1.0; sums.len()];
+    Precision::F32.forward(0.0).check("sums", &sums, &ones)?;
+    Ok(())
+}
+
+fn network(network: &FeedForward, norm: &LayerNorm, places: Tensor<3>) -> Tensor<3> {
+    norm.forward(places.clone() + network.forward(places))
+}
+
+/// Two rows of one length.
+fn rows() -> [Vec<u32>; 2] {
+    [vec![0, 5, 3, 3, 9, 1, 7], vec![1, 5, 4, 10, 2, 2, 0]]
+}
+
+fn a_gpt_looks_there(mechanism: MechanismConfig, device: &Device) -> Result<(), Failed> {
+    let config = GptConfig::new(11, 16, 4, 2)
+        .with_d_feed_forward(Some(24))
+        .with_dropout(0.0)
+        .with_tied(false)
+        .with_positions(PositionsConfig::Rotary { theta: 1e4 })
+        .with_mechanism(mechanism.clone());
+    let model = drawn(config.try_init(device)?, 11);
+    let tokens = Tokens::new(&rows(), model.limits(), device)?;
+    let looked = model.look(&tokens);
+    equal(looked.len(), 2)?;
+    let mut places = model.embedding.forward(tokens.ids());
+    for (layer, weights) in model.layers.iter().zip(looked) {
+        equal(weights.dims(), [2, 4, 7, 7])?;
+        whole(&mechanism, &weights)?;
+        let values = layer.attention_norm.forward(places.clone());
+        places = places + attended(&layer.attention, weights, values);
+        let inner = layer.feed_forward_norm.forward(places.clone());
+        places = places + layer.feed_forward.forward(inner);
+    }
+    let head = model.head.as_ref().ok_or("it has a head of its own")?;
+    let logits = head.forward(model.norm.forward(places));
+    same(logits, model.forward(&tokens))
+}
+
+fn a_transformer_looks_there(mechanism: MechanismConfig, device: &Device) -> Result<(), Failed> {
+    let [mut encoder, mut cross] = [(); 2].map(|()| mechanism.clone());
+    let config = |encoder: &MechanismConfig, cross: &MechanismConfig| {
+        TransformerConfig::new(11, 11)
+            .with_d_model(16)
+            .with_heads(4)
+            .with_encoder_layers(2)
+            .with_decoder_layers(2)
+            .with_d_feed_forward(Some(24))
+            .with_dropout(0.0)
+            .with_scale_embeddings(false)
+            .with_encoder_mechanism(encoder.clone())
+            .with_decoder_mechanism(mechanism.clone())
+            .with_cross_mechanism(cross.clone())
+    };
+    // Not across, or not ahead either.
+    if let Err(ModelError::Mechanism { field, .. }) = config(&encoder, &cross).check() {
+        if field == "encoder_mechanism" {
+            encoder = MechanismConfig::Flash;
+        }
+        cross = MechanismConfig::Flash;
+    }
+    let model = drawn(config(&encoder, &cross).try_init(device)?, 3);
+    let source = Tokens::new(&rows(), model.source_limits(), device)?;
+    let targets = [vec![2, 7, 1, 8, 3], vec![10, 4, 4, 6, 0]];
+    let target = Tokens::new(&targets, model.target_limits(), device)?;
+    let look = model.look(&source, &target);
+    equal([look.encoder.len(), look.decoder.len()], [2, 2])?;
+
+    let vectors = model.source_embedding.as_ref();
+    let vectors = vectors.ok_or("the source has its own")?;
+    let mut places = vectors.forward(source.ids());
+    places = model.source_positions.forward(places, 0);
+    for (layer, weights) in model.encoder.layers.iter().zip(look.encoder) {
+        equal(weights.dims(), [2, 4, 7, 7])?;
+        whole(&encoder, &weights)?;
+        let seen = attended(&layer.attention, weights, places.clone());
+        places = layer.attention_norm.forward(places + seen);
+        places = network(&layer.feed_forward, &layer.feed_forward_norm, places);
+    }
+    let encoded = match &model.encoder.norm {
+        Some(norm) => norm.forward(places),
+        None => places,
+    };
+    same(encoded.clone(), model.encode(&source).places)?;
+
+    let mut places = model.target_embedding.forward(target.ids());
+    places = model.target_positions.forward(places, 0);
+    let layers = model.decoder.layers.iter();
+    for ((layer, weights), across) in layers.zip(look.decoder).zip(look.cross) {
+        equal(weights.dims(), [2, 4, 5, 5])?;
+        equal(across.dims(), [2, 4, 5, 7])?;
+        whole(&mechanism, &weights)?;
+        whole(&cross, &across)?;
+        let seen = attended(&layer.attention, weights, places.clone());
+        places = layer.attention_norm.forward(places + seen);
+        let seen = attended(&layer.cross_attention, across, encoded.clone());
+        places = layer.cross_attention_norm.forward(places + seen);
+        places = network(&layer.feed_forward, &layer.feed_forward_norm, places);
+    }
+    if let Some(norm) = &model.decoder.norm {
+        places = norm.forward(places);
+    }
+    let head = model.head.as_ref().ok_or("it has a head of its own")?;
+    same(head.forward(places), model.forward(&source, &target))
+}
+
+const TESTS: &[(&str, Test)] = &[
+    ("classifier", |device| {
+        for (pooling, places) in [
+            (Pooling::Cls, 8),
+            (Pooling::Mean, 7),
+            (Pooling::Attention, 7),
+        ] {
+            let config = ClassifierConfig::new(11, 3, 16, 4, 2)
+                .with_d_feed_forward(Some(24))
+                .with_dropout(0.0)
+                .with_pooling(pooling);
+            let model = drawn(config.try_init(device)?, 7);
+            let tokens = Tokens::new(&rows(), model.limits(), device)?;
+            let look = model.look(&tokens);
+            equal(look.layers.len(), 2)?;
+            for weights in look.layers {
+                equal(weights.dims(), [2, 4, places, places])?;
+                whole(&MechanismConfig::Standard, &weights)?;
+            }
+            equal(look.pooling.is_some(), pooling == Pooling::Attention)?;
+            if let Some(shares) = look.pooling {
+                equal(shares.dims(), [2, 7])?;
+                whole(&MechanismConfig::Standard, &shares.reshape([1, 1, 2, 7]))?;
+            }
+            same(look.logits, model.forward(&tokens))?;
+        }
+        Ok(())
+    }),
+    ("rows-of-several-lengths-are-refused", |device| {
+        let model = GptConfig::new(11, 8, 2, 1).init(device);
+        let rows = [vec![1, 2], vec![3]];
+        let tokens = Tokens::new(&rows, model.limits(), device)?;
+        is_refused(
+            || {
+                model.look(&tokens);
+            },
+            "GPT: rows must be of one length, at least 1, got [2, 1]",
+        )
+    }),
+];

@@ -1,0 +1,184 @@
+//! What is said of runs and of texts, in numbers.
+
+use libtest_mimic::Trial;
+use serde_json::Value;
+use zoo_train::cli::classify::Classify;
+use zoo_train::cli::eval::Eval;
+use zoo_train::cli::translate::Translate;
+use zoo_train::{Texts, Trained, Which, read_texts};
+
+use crate::runs::{Kind, Runs, parsed, printed, refused};
+
+pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
+    vec![
+        runs.trial("eval::it_says_what_training_said", says_what_training_said),
+        runs.trial("eval::texts_of_other_files_are_judged_alike", other_files),
+        runs.trial("eval::people_read_tables", tables),
+        runs.trial("classify::probabilities_are_of_the_judgement", classify),
+        runs.trial("classify::a_document_may_have_several_lines", documents),
+    ]
+}
+
+fn eval(runs: &Runs, kind: Kind, words: &[&str]) -> String {
+    let run = runs.word(kind);
+    let command: Eval = parsed(&[&[run.as_str()], words].concat());
+    printed(|out| command.run(out))
+}
+
+fn json(runs: &Runs, kind: Kind, words: &[&str]) -> Value {
+    let text = eval(runs, kind, &[words, &["--json"]].concat());
+    serde_json::from_str(&text).unwrap()
+}
+
+/// The same weights and the same texts: the same numbers as in the test after training.
+fn says_what_training_said(runs: &Runs) {
+    for kind in [
+        Kind::Transformer,
+        Kind::Seq2Seq,
+        Kind::Gpt,
+        Kind::Classifier,
+        Kind::Han,
+    ] {
+        let value = json(runs, kind, &[]);
+        let test = runs.finished(kind).test.as_ref().expect("there is a test");
+        assert!(!test.values().is_empty());
+        for (metric, expected) in test.values() {
+            let got = value[metric.word()].as_f64().unwrap();
+            let close = 1e-4 * expected.abs().max(1.0);
+            assert!(
+                (got - expected).abs() < close,
+                "{kind:?}, {metric:?}: {got}, not {expected}"
+            );
+        }
+    }
+}
+
+fn other_files(runs: &Runs) {
+    let config = runs.finished(Kind::Transformer).folder.config().unwrap();
+    let Texts::Pairs(parts) = read_texts(&config).unwrap().texts else {
+        panic!("they are pairs");
+    };
+    let lines = |text: fn(&zoo_data::Pair) -> &String| {
+        let lines: Vec<&str> = parts.test.iter().map(|pair| text(pair).as_str()).collect();
+        lines.join("\n") + "\n"
+    };
+    let source = runs.written("eval.source", lines(|pair| &pair.source));
+    let target = runs.written("eval.target", lines(|pair| &pair.target));
+    let [source, target] = [source, target].map(|path| path.display().to_string());
+    let hypotheses = runs.file("eval.hypotheses").display().to_string();
+    let own = json(runs, Kind::Transformer, &["--part", "test"]);
+    let words = [
+        "--source",
+        &source,
+        "--target",
+        &target,
+        "--hypotheses",
+        &hypotheses,
+    ];
+    let given = json(runs, Kind::Transformer, &words);
+    for key in ["bleu", "chrf", "exact", "loss", "size"] {
+        assert_eq!(given[key], own[key], "{key}");
+    }
+    // What was written there is what is written otherwise.
+    let run = runs.word(Kind::Transformer);
+    let command: Translate = parsed(&[&run, "--file", &source]);
+    let written = printed(|out| command.run(out));
+    assert_eq!(std::fs::read_to_string(&hypotheses).unwrap(), written);
+
+    let words = ["--bleu-tokenize", "char", "--lowercase"];
+    let other = json(runs, Kind::Transformer, &words);
+    let signature = other["bleu_details"]["signature"].as_str().unwrap();
+    assert!(signature.contains("case:lc|eff:no|tok:char"), "{signature}");
+    let plain = runs.written("eval.txt", "a b c").display().to_string();
+    let command: Eval = parsed(&[&run, "--text", &plain]);
+    let said = refused(|out| command.run(out));
+    assert!(
+        said.contains("it takes --source FILE with --target FILE"),
+        "{said}"
+    );
+}
+
+fn tables(runs: &Runs) {
+    let text = eval(runs, Kind::Transformer, &["--samples", "1"]);
+    for part in [
+        "test data: 6 examples",
+        "BLEU|nrefs:1|case:mixed|eff:no|tok:none|smooth:exp|version:",
+        "chrF2|nrefs:1",
+        "exact sequences ",
+        "perplexity ",
+        "  given:  ",
+        "  wanted: ",
+    ] {
+        assert!(text.contains(part), "no {part} in:\n{text}");
+    }
+    let text = eval(runs, Kind::Classifier, &["--part", "valid"]);
+    for part in [
+        "validation data: 6 examples",
+        "class  precision  recall",
+        "macro-F1",
+        "true, across: taken for",
+        "\nloss ",
+    ] {
+        assert!(text.contains(part), "no {part} in:\n{text}");
+    }
+    assert!(eval(runs, Kind::Gpt, &[]).contains("bits a token"));
+}
+
+fn classify(runs: &Runs) {
+    let finished = runs.finished(Kind::Classifier);
+    let config = finished.folder.config().unwrap();
+    let Texts::Labelled(parts) = read_texts(&config).unwrap().texts else {
+        panic!("they have classes");
+    };
+    let lines: Vec<&str> = parts.test.iter().map(|it| it.text.as_str()).collect();
+    let file = runs.written("classify.txt", lines.join("\n\n"));
+    let file = file.display().to_string();
+    let run = runs.word(Kind::Classifier);
+    let command: Classify = parsed(&[&run, "--file", &file, "--json", "--top", "99"]);
+    let text = printed(|out| command.run(out));
+    let mut right = 0;
+    for (at, line) in text.lines().enumerate() {
+        let value: Value = serde_json::from_str(line).unwrap();
+        if at % 2 == 1 {
+            assert!(value["label"].is_null(), "an empty line: {line}");
+            continue;
+        }
+        let classes = value["classes"].as_array().unwrap();
+        let shares = classes.iter().map(|it| it["probability"].as_f64().unwrap());
+        let shares: Vec<f64> = shares.collect();
+        assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{line}");
+        assert!(shares.is_sorted_by(|a, b| a >= b), "{line}");
+        assert_eq!(value["label"], classes[0]["label"]);
+        right += usize::from(value["label"] == parts.test[at / 2].label.as_str());
+    }
+    // As many are right as the test after training found.
+    let test = finished.test.as_ref().expect("there is a test");
+    let accuracy = test.value(zoo_config::Metric::Accuracy).unwrap();
+    assert_eq!(right as f64 / parts.test.len() as f64, accuracy);
+
+    let command: Classify = parsed(&[&run, "--file", &file, "--top", "2"]);
+    let text = printed(|out| command.run(out));
+    let first: Vec<&str> = text.lines().next().unwrap().split('\t').collect();
+    assert_eq!(
+        first.len(),
+        4,
+        "two classes and their probabilities: {text}"
+    );
+}
+
+fn documents(runs: &Runs) {
+    let config = runs.finished(Kind::Han).folder.config().unwrap();
+    let Texts::Labelled(parts) = read_texts(&config).unwrap().texts else {
+        panic!("they have classes");
+    };
+    let document = &parts.test[0].text;
+    assert!(document.contains('\n'), "{document}");
+    let file = runs.written("document.txt", document).display().to_string();
+    let run = runs.word(Kind::Han);
+    let command: Classify = parsed(&[&run, "--file", &file, "--whole", "--top", "1"]);
+    let text = printed(|out| command.run(out));
+    let trained = Trained::open(runs.run(Kind::Han), Which::Best, None, &[]).unwrap();
+    let (told, _) = trained.classify(&[document]).unwrap();
+    let (label, share) = &told[0].classes[0];
+    assert_eq!(text, format!("{label}\t{share:.4}\n"));
+}

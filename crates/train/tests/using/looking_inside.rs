@@ -1,0 +1,157 @@
+//! Runs, checkpoints and files, and what is made of several.
+
+use libtest_mimic::Trial;
+use zoo_models::weights::Weights;
+use zoo_train::cli::average::Average;
+use zoo_train::cli::inspect::Inspect;
+use zoo_train::cli::new::New;
+use zoo_train::cli::translate::Translate;
+
+use crate::runs::{Kind, Runs, parsed, printed, refused};
+
+pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
+    vec![
+        runs.trial("average::it_is_the_mean_of_checkpoints", average),
+        runs.trial("inspect::a_run_is_described", a_run),
+        runs.trial("inspect::a_file_is_enough", a_file),
+        runs.trial("new::a_template_is_a_config", new),
+    ]
+}
+
+fn average(runs: &Runs) {
+    // Another test may use the run at the same time: its average is of two steps in both.
+    let finished = runs.finished(Kind::Seq2Seq);
+    let run = runs.word(Kind::Seq2Seq);
+    let command: Average = parsed(&[&run]);
+    let said = printed(|out| command.run(out));
+    assert!(said.ends_with("the mean of step 2 alone\n"), "{said}");
+    let one = Weights::read(finished.folder.file("average.safetensors")).unwrap();
+    let last = finished.folder.checkpoints().read(2).unwrap().weights;
+    for key in last.keys() {
+        assert_eq!(one.get(key), last.get(key), "{key}");
+    }
+
+    let finished = runs.finished(Kind::Transformer);
+    let run = runs.word(Kind::Transformer);
+    let checkpoints = finished.folder.checkpoints();
+    assert_eq!(checkpoints.steps(), [2, 4, 6]);
+    let file = runs.written("averaged.txt", "a b\n").display().to_string();
+    let words = [&run, "--checkpoint", "average", "--file", &file];
+    let command: Translate = parsed(&words);
+    let said = refused(|out| command.run(out));
+    assert!(
+        said.contains("has no averaged weights: `zoo average"),
+        "{said}"
+    );
+    let command: Average = parsed(&[&run, "--last", "2"]);
+    let said = printed(|out| command.run(out));
+    assert!(
+        said.ends_with("average.safetensors: the mean of steps 4 and 6\n"),
+        "{said}"
+    );
+    let numbers = |weights: &Weights, key: &str| -> Vec<f64> {
+        weights.get(key).unwrap().iter::<f64>().collect()
+    };
+    let mean = Weights::read(finished.folder.file("average.safetensors")).unwrap();
+    let [four, six] = [4, 6].map(|step| checkpoints.read(step).unwrap().weights);
+    assert_eq!(mean.keys().count(), four.keys().count());
+    let mut has_moved = false;
+    for key in four.keys() {
+        let both = numbers(&four, key).into_iter().zip(numbers(&six, key));
+        for ((four, six), mean) in both.zip(numbers(&mean, key)) {
+            assert_eq!(((four + six) / 2.0) as f32, mean as f32, "{key}");
+            has_moved |= four != six;
+        }
+    }
+    assert!(has_moved, "both checkpoints are the same");
+    let command: Translate = parsed(&words);
+    assert_eq!(printed(|out| command.run(out)).lines().count(), 1);
+
+    let command: Average = parsed(&[&run, "--last", "4"]);
+    let said = refused(|out| command.run(out));
+    assert!(said.starts_with("--last must be from 1 to 3"), "{said}");
+    let command: Average = parsed(&[&run, "--steps", "2,5"]);
+    let said = refused(|out| command.run(out));
+    assert!(
+        said.ends_with("has no checkpoint of step 5; it has those of 2, 4, 6"),
+        "{said}"
+    );
+}
+
+fn inspect(words: &[&str]) -> String {
+    let command: Inspect = parsed(words);
+    printed(|out| command.run(out))
+}
+
+fn a_run(runs: &Runs) {
+    let run = runs.word(Kind::Transformer);
+    let text = inspect(&[&run]);
+    for part in [
+        "transformer on copy",
+        "Burn 0.22.1",
+        "Transformer of 1 + 1 layers",
+        "parameters",
+        "checkpoints\n",
+        "step 6",
+        "best: exact",
+        "last numbers\n",
+        "valid",
+    ] {
+        assert!(text.contains(part), "no {part} in:\n{text}");
+    }
+    let config = inspect(&[&run, "--config"]);
+    assert!(
+        config.contains("[model]\nkind = \"transformer\""),
+        "{config}"
+    );
+    let weights = inspect(&[&run, "--weights", "--checkpoint", "4"]);
+    let tensor = "encoder.layers.0.attention.query.weight";
+    let line = weights.lines().find(|line| line.contains(tensor));
+    let line = line.unwrap_or_else(|| panic!("{weights}"));
+    assert!(
+        line.ends_with("8 x 8    f32") || line.contains("8 x 8"),
+        "{line}"
+    );
+}
+
+fn a_file(runs: &Runs) {
+    let checkpoint = runs
+        .finished(Kind::Classifier)
+        .folder
+        .checkpoints()
+        .folder_of(2);
+    let file = checkpoint.join("weights.safetensors");
+    let [of_folder, of_file] = [&checkpoint, &file].map(|path| inspect(&[path.to_str().unwrap()]));
+    assert_eq!(of_folder, of_file);
+    assert!(of_file.contains("layers"), "{of_file}");
+    assert!(of_file.contains("--weights lists them"), "{of_file}");
+    // The same as another format.
+    let other = runs.file("weights.bpk");
+    Weights::read(&file).unwrap().write(&other).unwrap();
+    let all = inspect(&[other.to_str().unwrap(), "--weights"]);
+    assert!(all.contains("embedding.weight"), "{all}");
+    let command: Inspect = parsed(&[file.to_str().unwrap(), "--config"]);
+    let said = refused(|out| command.run(out));
+    assert!(said.contains("is a file of weights"), "{said}");
+    let broken = runs.written("broken.safetensors", "no weights");
+    let command: Inspect = parsed(&[broken.to_str().unwrap()]);
+    let said = refused(|out| command.run(out));
+    assert!(said.contains("not a whole safetensors file"), "{said}");
+}
+
+fn new(_: &Runs) {
+    for kind in zoo_config::TEMPLATES {
+        let command: New = parsed(&[kind]);
+        let text = printed(|out| command.run(out));
+        zoo_config::Config::parse("my.toml", &text, &[]).unwrap();
+    }
+    let command: New = parsed(&["tranformer"]);
+    let said = refused(|out| command.run(out));
+    assert!(said.contains("did you mean transformer?"), "{said}");
+    let command: New = parsed(&[]);
+    let said = refused(|out| command.run(out));
+    assert!(
+        said.contains("transformer, seq2seq, han, gpt, classifier"),
+        "{said}"
+    );
+}

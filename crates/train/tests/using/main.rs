@@ -1,0 +1,48 @@
+//! Runs that were trained, used on the device that `ZOO_BACKEND` names (default: flex). A device
+//! that cannot be opened fails the run.
+
+mod attend;
+mod judging;
+mod looking_inside;
+mod program;
+mod refusals;
+mod runs;
+mod writing;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+use zoo_backend::{BackendWord, Dtype, Opened};
+
+use crate::runs::Runs;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let opened = match open() {
+        Ok(opened) => opened,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    println!("device: {opened}");
+    let runs = Runs::new(opened);
+    let done = libtest_mimic::run(&arguments, trials(&runs)).exit_code();
+    runs.remove();
+    done
+}
+
+fn open() -> Result<Opened, Box<dyn std::error::Error>> {
+    let word = std::env::var("ZOO_BACKEND").unwrap_or_else(|_| "flex".to_owned());
+    Ok(zoo_backend::open(word.parse::<BackendWord>()?, Dtype::F32)?)
+}
+
+fn trials(runs: &Runs) -> Vec<Trial> {
+    let mut trials = writing::trials(runs);
+    trials.extend(judging::trials(runs));
+    trials.extend(looking_inside::trials(runs));
+    trials.extend(attend::trials(runs));
+    trials.extend(refusals::trials(runs));
+    trials.extend(program::trials(runs));
+    trials
+}

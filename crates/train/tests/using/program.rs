@@ -1,0 +1,94 @@
+//! The `zoo` program itself: what goes in, what comes out, and how it ends.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use libtest_mimic::Trial;
+
+use crate::runs::{Kind, Runs};
+
+pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
+    vec![
+        runs.trial("program::every_command_helps", helps),
+        runs.trial("program::lines_go_through_it", lines_go_through),
+        runs.trial("program::a_mistake_ends_it_in_words", mistakes),
+    ]
+}
+
+fn zoo(words: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_zoo"))
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // One that has refused its arguments reads nothing.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn helps(_: &Runs) {
+    let all = text(&zoo(&["--help"], "").stdout);
+    for command in [
+        "train",
+        "eval",
+        "translate",
+        "classify",
+        "generate",
+        "attend",
+        "average",
+        "inspect",
+        "new",
+    ] {
+        assert!(all.contains(&format!("\n  {command} ")), "{all}");
+        let output = zoo(&[command, "--help"], "");
+        assert!(output.status.success(), "{command}");
+        assert!(text(&output.stdout).contains("Usage: zoo"), "{command}");
+    }
+}
+
+fn lines_go_through(runs: &Runs) {
+    let run = runs.word(Kind::Transformer);
+    let output = zoo(&["translate", &run], "a b\n\nc\n");
+    let [said, complained] = [&output.stdout, &output.stderr].map(|it| text(it));
+    assert!(output.status.success(), "{complained}");
+    assert_eq!(said.lines().count(), 3, "{said}");
+    assert_eq!(complained, "");
+    let run = runs.word(Kind::Classifier);
+    let output = zoo(&["classify", &run, "--top", "1"], "[ MAX 1 2 ]\n");
+    assert_eq!(text(&output.stdout).split('\t').count(), 2);
+}
+
+fn mistakes(runs: &Runs) {
+    let run = runs.word(Kind::Transformer);
+    for (words, input, part) in [
+        (
+            vec!["translate", &run],
+            "",
+            "there is nothing in standard input",
+        ),
+        (
+            vec!["translate", &run, "--checkpoint", "bst"],
+            "",
+            "expected best, last, average or the number of a step",
+        ),
+        (
+            vec!["translate", &run, "--set", "decoding.max_lenght=3"],
+            "a\n",
+            "did you mean max_length?",
+        ),
+        (vec!["generate", &run], "", "error: "),
+        (vec!["new", "gtp"], "", "did you mean gpt?"),
+    ] {
+        let output = zoo(&words, input);
+        let complained = text(&output.stderr);
+        assert!(!output.status.success(), "{words:?}");
+        assert!(complained.contains(part), "{words:?}: {complained}");
+        assert_eq!(text(&output.stdout), "", "{words:?}");
+    }
+}

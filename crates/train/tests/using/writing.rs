@@ -1,0 +1,134 @@
+//! Texts that come out.
+
+use libtest_mimic::Trial;
+use zoo_train::cli::generate::Generate;
+use zoo_train::cli::translate::Translate;
+
+use crate::runs::{Kind, Runs, parsed, printed, refused};
+
+pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
+    vec![
+        runs.trial("translate::a_line_comes_out_for_each", a_line_for_each),
+        runs.trial("translate::the_best_come_with_their_scores", the_best),
+        runs.trial("translate::a_line_too_long_is_told", too_long),
+        runs.trial("translate::seq2seq_writes_too", seq2seq),
+        runs.trial("generate::a_prompt_is_gone_on_with", goes_on),
+        runs.trial("generate::what_cannot_be_is_refused", cannot_go_on),
+    ]
+}
+
+fn translate(runs: &Runs, words: &[&str]) -> Translate {
+    let run = runs.word(Kind::Transformer);
+    parsed(&[&[run.as_str()], words].concat())
+}
+
+fn a_line_for_each(runs: &Runs) {
+    let file = runs.written("lines.txt", "a b\n\nc a d b\n  \nd\n");
+    let file = file.display().to_string();
+    let all = printed(|out| translate(runs, &["--file", &file]).run(out));
+    let lines: Vec<&str> = all.lines().collect();
+    assert_eq!(lines.len(), 5, "{all}");
+    assert!(lines[1].is_empty() && lines[3].is_empty(), "{all}");
+    // What is beside a line changes nothing.
+    for (at, line) in [(0, "a b"), (2, "c a d b"), (4, "d")] {
+        let alone = runs.written("line.txt", line).display().to_string();
+        let alone = printed(|out| translate(runs, &["--file", &alone]).run(out));
+        assert_eq!(alone.trim_end_matches('\n'), lines[at]);
+    }
+    let one = printed(|out| translate(runs, &["--file", &file, "--batch", "1"]).run(out));
+    assert_eq!(one, all);
+    let to = runs.file("written.txt");
+    let into = ["--file", &file, "--to", to.to_str().unwrap()];
+    assert_eq!(printed(|out| translate(runs, &into).run(out)), "");
+    assert_eq!(std::fs::read_to_string(&to).unwrap(), all);
+}
+
+fn the_best(runs: &Runs) {
+    let file = runs
+        .written("best.txt", "a b\n\nc a\n")
+        .display()
+        .to_string();
+    let words = ["--file", &file, "--beams", "3", "--n-best", "2"];
+    let text = printed(|out| translate(runs, &words).run(out));
+    let lines: Vec<Vec<&str>> = text
+        .lines()
+        .map(|line| line.split('\t').collect())
+        .collect();
+    let numbers: Vec<&str> = lines.iter().map(|line| line[0]).collect();
+    assert_eq!(numbers, ["1", "1", "", "3", "3"], "{text}");
+    let score = |at: usize| lines[at][1].parse::<f64>().unwrap();
+    assert!(score(0) >= score(1) && score(3) >= score(4), "{text}");
+    assert!(score(0) < 0.0, "a logarithm of a probability: {text}");
+
+    let words = ["--file", &file, "--strategy", "greedy", "--scores"];
+    let text = printed(|out| translate(runs, &words).run(out));
+    let first: Vec<&str> = text.lines().next().unwrap().split('\t').collect();
+    assert_eq!(first.len(), 2, "{text}");
+    // What the search for one text follows is what greedy does.
+    let words = ["--file", &file, "--beams", "1", "--scores"];
+    assert_eq!(printed(|out| translate(runs, &words).run(out)), text);
+}
+
+fn too_long(runs: &Runs) {
+    let file = runs
+        .written("long.txt", "a b\na b c d a b c\nc\n")
+        .display()
+        .to_string();
+    let mut out = vec![];
+    let error = translate(runs, &["--file", &file])
+        .run(&mut out)
+        .unwrap_err();
+    let said = error.to_string();
+    assert!(said.starts_with("a line was too long"), "{said}");
+    let text = String::from_utf8(out).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!((lines.len(), lines[1]), (3, ""), "{text}");
+}
+
+fn seq2seq(runs: &Runs) {
+    let run = runs.word(Kind::Seq2Seq);
+    let file = runs
+        .written("to-seq2seq.txt", "a b\nd\n")
+        .display()
+        .to_string();
+    let command: Translate = parsed(&[&run, "--file", &file]);
+    assert_eq!(printed(|out| command.run(out)).lines().count(), 2);
+}
+
+fn generate(runs: &Runs, words: &[&str]) -> Generate {
+    let run = runs.word(Kind::Gpt);
+    parsed(&[&[run.as_str()], words].concat())
+}
+
+fn goes_on(runs: &Runs) {
+    let words = ["--prompt", "to be", "--max-length", "6", "--seed", "3"];
+    let text = printed(|out| generate(runs, &words).run(out));
+    let made = text.strip_prefix("to be").expect(&text);
+    assert_eq!(made.trim_end_matches('\n').chars().count(), 6, "{text:?}");
+    assert_eq!(printed(|out| generate(runs, &words).run(out)), text);
+    // The second text is what the next seed draws.
+    let two = [&words[..], &["--count", "2"]].concat();
+    let both = printed(|out| generate(runs, &two).run(out));
+    let next = ["--prompt", "to be", "--max-length", "6", "--seed", "4"];
+    let second = printed(|out| generate(runs, &next).run(out));
+    assert_eq!(both, format!("{text}\n---\n{second}"));
+    assert_ne!(text, second);
+    // A beam search tells at the end what it knows then.
+    let beams = ["--prompt", "to be", "--max-length", "3", "--beams", "2"];
+    let text = printed(|out| generate(runs, &beams).run(out));
+    assert_eq!(text.trim_end_matches('\n').chars().count(), 8, "{text:?}");
+}
+
+fn cannot_go_on(runs: &Runs) {
+    let long = "to be or not to be, that is";
+    let said = refused(|out| generate(runs, &["--prompt", long]).run(out));
+    assert!(
+        said.contains("27 tokens, and the model has positions for 16"),
+        "{said}"
+    );
+    let said = refused(|out| generate(runs, &["--prompt", ""]).run(out));
+    assert!(said.contains("has no tokens"), "{said}");
+    let words = ["--prompt", "a", "--top-p", "2"];
+    let said = refused(|out| generate(runs, &words).run(out));
+    assert_eq!(said, "decoding: top_p must be above 0 and at most 1, got 2");
+}
