@@ -73,10 +73,10 @@ impl Trained {
         };
         let mut parts = seen.parts;
         // Of two texts, what lies between them says most.
-        let mut chosen = parts.len().min(3) - 1;
-        if !matches!(self.model, AnyModel::Transformer(_)) {
-            chosen = 0;
-        }
+        let mut chosen = match self.model {
+            AnyModel::Transformer(_) => 2,
+            _ => 0,
+        };
         if let Some(side) = side {
             let at = match side {
                 Side::Encoder => 0,

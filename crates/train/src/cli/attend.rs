@@ -22,6 +22,7 @@ const PAGE: &str = "attention.html";
 /// write one heat map.
 #[derive(Debug, Args)]
 pub struct Attend {
+    /// Which run, and how.
     #[command(flatten)]
     pub using: Using,
 

@@ -18,6 +18,7 @@ use crate::{Classified, TrainError, Trained};
 /// an empty line for an empty one.
 #[derive(Debug, Args)]
 pub struct Classify {
+    /// Which run, and how.
     #[command(flatten)]
     pub using: Using,
 

@@ -20,6 +20,7 @@ use crate::{DataPart, Judgement, Outcome, Texts, TrainError, Trained, bleu_of};
 /// The texts are the run's own, read again as its config says, or those of other files.
 #[derive(Debug, Args)]
 pub struct Eval {
+    /// Which run, and how.
     #[command(flatten)]
     pub using: Using,
 

@@ -19,6 +19,7 @@ use crate::{AnyModel, Tokenizers, TrainError};
 /// them at the end.
 #[derive(Debug, Args)]
 pub struct Generate {
+    /// Which run, and how.
     #[command(flatten)]
     pub using: Using,
 
@@ -31,6 +32,7 @@ pub struct Generate {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub count: u64,
 
+    /// How texts are written.
     #[command(flatten)]
     pub decoding: Decoding,
 }

@@ -23,6 +23,7 @@ use crate::{TrainError, Trained, Translated};
 /// fails in the end.
 #[derive(Debug, Args)]
 pub struct Translate {
+    /// Which run, and how.
     #[command(flatten)]
     pub using: Using,
 
@@ -42,6 +43,7 @@ pub struct Translate {
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub batch: usize,
 
+    /// How texts are written.
     #[command(flatten)]
     pub decoding: Decoding,
 }

@@ -106,7 +106,14 @@ fn picture(runs: &Runs) {
     let run = runs.word(Kind::Seq2Seq);
     let [svg, png] = ["one.svg", "one.png"].map(|name| runs.file(name).display().to_string());
     let words = [
-        &run, "--text", "a b", "--svg", &svg, "--png", &png, "--dark",
+        run.as_str(),
+        "--text",
+        "a b",
+        "--svg",
+        &svg,
+        "--png",
+        &png,
+        "--dark",
     ];
     let command: Attend = parsed(&words);
     let said = printed(|out| command.run(out));
@@ -160,7 +167,7 @@ fn refusals(runs: &Runs) {
         ),
     ] {
         let run = runs.word(kind);
-        let command: Attend = parsed(&[&[run.as_str()], &words[..]].concat());
+        let command: Attend = parsed(&[&[run.as_str()][..], &words[..]].concat());
         let said = refused(|out| command.run(out));
         assert!(said.contains(part), "{kind:?} {words:?}: {said}");
     }

@@ -21,7 +21,7 @@ pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
 
 fn eval(runs: &Runs, kind: Kind, words: &[&str]) -> String {
     let run = runs.word(kind);
-    let command: Eval = parsed(&[&[run.as_str()], words].concat());
+    let command: Eval = parsed(&[&[run.as_str()][..], words].concat());
     printed(|out| command.run(out))
 }
 

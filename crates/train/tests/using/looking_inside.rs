@@ -19,7 +19,6 @@ pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
 }
 
 fn average(runs: &Runs) {
-    // Another test may use the run at the same time: its average is of two steps in both.
     let finished = runs.finished(Kind::Seq2Seq);
     let run = runs.word(Kind::Seq2Seq);
     let command: Average = parsed(&[&run]);
@@ -36,7 +35,7 @@ fn average(runs: &Runs) {
     let checkpoints = finished.folder.checkpoints();
     assert_eq!(checkpoints.steps(), [2, 4, 6]);
     let file = runs.written("averaged.txt", "a b\n").display().to_string();
-    let words = [&run, "--checkpoint", "average", "--file", &file];
+    let words = [run.as_str(), "--checkpoint", "average", "--file", &file];
     let command: Translate = parsed(&words);
     let said = refused(|out| command.run(out));
     assert!(

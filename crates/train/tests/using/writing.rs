@@ -19,7 +19,7 @@ pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
 
 fn translate(runs: &Runs, words: &[&str]) -> Translate {
     let run = runs.word(Kind::Transformer);
-    parsed(&[&[run.as_str()], words].concat())
+    parsed(&[&[run.as_str()][..], words].concat())
 }
 
 fn a_line_for_each(runs: &Runs) {
@@ -97,7 +97,7 @@ fn seq2seq(runs: &Runs) {
 
 fn generate(runs: &Runs, words: &[&str]) -> Generate {
     let run = runs.word(Kind::Gpt);
-    parsed(&[&[run.as_str()], words].concat())
+    parsed(&[&[run.as_str()][..], words].concat())
 }
 
 fn goes_on(runs: &Runs) {
