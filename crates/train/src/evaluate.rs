@@ -142,7 +142,7 @@ fn only(texts: Texts, part: DataPart) -> Texts {
     }
 }
 
-fn of<T>(parts: &Parts<T>, part: DataPart) -> &T {
+fn of<T>(parts: &Parts<Vec<T>>, part: DataPart) -> &[T] {
     match part {
         DataPart::Valid => &parts.valid,
         DataPart::Test => &parts.test,
