@@ -33,7 +33,7 @@ pub use self::model::{Learns, TextWindow};
 pub(crate) use self::schedule::Falls;
 use crate::run::{About, Best, Opening, RunFolder};
 use crate::show::Show;
-use crate::{AnyModel, Examples, Judged, Judgement, Speech, Tokenizers, TrainError, read_texts};
+use crate::{AnyModel, Examples, Judged, Judgement, Tokenizers, TrainError, read_texts};
 
 /// How a run is started, beside its config.
 #[derive(Clone, Default)]
@@ -131,22 +131,13 @@ pub fn train(config: &Config, options: &TrainOptions) -> Result<Finished, TrainE
     let device = first.device.clone().autodiff();
     device.seed(config.run.seed);
     let model = AnyModel::build(config, &tokenizers, &device)?;
-    let about = About::now(config, first);
-    match opening {
-        Opening::Resume => folder.describe(&about.resumed(&folder.about()?))?,
-        Opening::New | Opening::Overwrite => {
-            folder.create(opening, config, &about)?;
-            tokenizers.save(folder.path())?;
-        }
-    }
-    show.log_to(&folder.file("log.txt"))?;
-    show.note(&format!("run: {}", folder.path().display()));
-    show.note(&model.summary().to_string());
-
     let started = Started {
         config,
         options,
+        opening,
         folder,
+        about: About::now(config, first),
+        tokenizers: &tokenizers,
         devices: opened
             .iter()
             .map(|it| it.device.clone().autodiff())
@@ -154,28 +145,27 @@ pub fn train(config: &Config, options: &TrainOptions) -> Result<Finished, TrainE
         on_cpu: is_cpu(first.word),
         show,
     };
-    let speech = tokenizers.speech();
     let texts = &read.texts;
     match (model, examples) {
         (AnyModel::Transformer(model), Examples::Pairs(parts)) => {
             let lesson = Lesson::<Transformer>::of_examples(config, parts, texts)?;
-            started.learn(model, lesson, speech)
+            started.learn(model, lesson)
         }
         (AnyModel::Seq2Seq(model), Examples::Pairs(parts)) => {
             let lesson = Lesson::<Seq2Seq>::of_examples(config, parts, texts)?;
-            started.learn(model, lesson, speech)
+            started.learn(model, lesson)
         }
         (AnyModel::Classifier(model), Examples::Labelled(parts)) => {
             let lesson = Lesson::<Classifier>::of_examples(config, parts, texts)?;
-            started.learn(model, lesson, speech)
+            started.learn(model, lesson)
         }
         (AnyModel::Han(model), Examples::Documents(parts)) => {
             let lesson = Lesson::<Han>::of_examples(config, parts, texts)?;
-            started.learn(model, lesson, speech)
+            started.learn(model, lesson)
         }
         (AnyModel::Gpt(model), Examples::Plain(parts)) => {
             let lesson = Lesson::<Gpt>::of_text(config, parts)?;
-            started.learn(model, lesson, speech)
+            started.learn(model, lesson)
         }
         _ => unreachable!("the config was checked: its model takes its data"),
     }
@@ -185,7 +175,10 @@ pub fn train(config: &Config, options: &TrainOptions) -> Result<Finished, TrainE
 struct Started<'a> {
     config: &'a Config,
     options: &'a TrainOptions,
+    opening: Opening,
     folder: RunFolder,
+    about: About,
+    tokenizers: &'a Tokenizers,
     /// With gradients.
     devices: Vec<burn::tensor::Device>,
     on_cpu: bool,
@@ -193,18 +186,34 @@ struct Started<'a> {
 }
 
 impl Started<'_> {
-    fn learn<M: Judged>(
-        self,
-        model: M,
-        lesson: Lesson<M>,
-        speech: Speech<'_>,
-    ) -> Result<Finished, TrainError> {
+    fn learn<M: Judged>(mut self, model: M, lesson: Lesson<M>) -> Result<Finished, TrainError> {
+        self.prepare(&model.to_string())?;
+        let speech = self.tokenizers.speech();
         // Weights are drawn when they are first asked for: now, in their order.
         model.visit(&mut Draw);
         let mut course = Course::new(self, model, lesson, speech)?;
         let result = course.run();
         course.end();
         result
+    }
+
+    /// Writes what is to be known before the first step. Until here nothing was wrong.
+    fn prepare(&mut self, summary: &str) -> Result<(), TrainError> {
+        let folder = &self.folder;
+        match self.opening {
+            Opening::Resume => {
+                let about = self.about.clone().resumed(&folder.about()?);
+                folder.describe(&about)?;
+            }
+            Opening::New | Opening::Overwrite => {
+                folder.create(self.opening, self.config, &self.about)?;
+                self.tokenizers.save(folder.path())?;
+            }
+        }
+        self.show.log_to(&folder.file("log.txt"))?;
+        self.show.note(&format!("run: {}", folder.path().display()));
+        self.show.note(summary);
+        Ok(())
     }
 }
 

@@ -163,3 +163,58 @@ fn seed(seed: u64, step: usize, device: usize) -> u64 {
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     bits ^ (bits >> 31)
 }
+
+// The same device twice stands for two: what is computed where is the same code.
+#[cfg(all(test, feature = "flex"))]
+mod tests {
+    use zoo_data::LabelledIds;
+    use zoo_models::{Classifier, ClassifierConfig};
+
+    use super::super::gradients::norm;
+    use super::*;
+
+    fn example(at: usize) -> LabelledIds {
+        LabelledIds {
+            label: at % 3,
+            ids: (0..1 + at as u32 % 5).map(|place| 4 + place % 3).collect(),
+        }
+    }
+
+    #[test]
+    fn devices_together_make_the_gradient_of_one() {
+        let opened = zoo_backend::open("flex".parse().unwrap(), zoo_words::Dtype::F32).unwrap();
+        let device = opened.device.autodiff();
+        let model: Classifier = ClassifierConfig::new(8, 3, 8, 2, 1)
+            .with_dropout(0.0)
+            .init(&device);
+        let passes = |count: usize| Passes {
+            devices: vec![device.clone(); count],
+            smoothing: 0.1,
+            precision: DType::F32,
+            kept: DType::F32,
+            seed: 1,
+        };
+        // Batches of several sizes: each weighs what it has.
+        let batches: Vec<Vec<LabelledIds>> = vec![
+            (0..5).map(example).collect(),
+            (5..6).map(example).collect(),
+            (6..9).map(example).collect(),
+        ];
+        let all = vec![batches.concat()];
+        let one = passes(1).make(&model, &all, 1, 1.0).unwrap();
+        for count in [1, 2, 3, 4] {
+            let several = passes(count).make(&model, &batches, 1, 1.0).unwrap();
+            let [a, b] = [&one, &several].map(|passed| passed.loss.clone().into_scalar::<f32>());
+            assert!((a - b).abs() < 1e-6, "{count} devices: {a} and {b}");
+            let [a, b] = [&one, &several].map(|passed| {
+                let norm = norm(&model, &passed.gradients).unwrap();
+                norm.into_scalar::<f32>()
+            });
+            assert!((a - b).abs() < 1e-5 * a, "{count} devices: {a} and {b}");
+            let id = model.head.weight.id;
+            let [a, b] = [&one, &several].map(|passed| passed.gradients.get::<2>(id).unwrap());
+            let worst = (a - b).abs().max().into_scalar::<f32>();
+            assert!(worst < 1e-6, "{count} devices: {worst}");
+        }
+    }
+}

@@ -85,10 +85,9 @@ impl Screen for Dashboard {
     fn start(&mut self, from: usize, to: usize) {
         self.steps = to;
         let mut renderer = TuiMetricsRendererWrapper::new(self.interrupter.clone(), None);
-        renderer.start(0, 0, Some(to), Some("training"));
         renderer.start_split("train", to);
-        renderer.update_split(from);
         self.renderer = Some(renderer);
+        self.step(from);
         self.register("loss", None, false);
         self.register("learning rate", None, false);
         self.register("tokens per second", None, true);
@@ -99,11 +98,14 @@ impl Screen for Dashboard {
 
     fn step(&mut self, step: usize) {
         if let Some(renderer) = &mut self.renderer {
+            // There are two bars, for epochs and for what is in one. Without epochs the first
+            // takes what the second has, but only where it is as it was at the start.
+            renderer.start(0, 0, None, Some("training"));
             renderer.update_split(step);
         }
     }
 
-    fn trained(&mut self, interval: &Interval, line: &str) {
+    fn trained(&mut self, interval: &Interval, _: &str) {
         self.train_value("loss", interval.loss, format!("{:.4}", interval.loss));
         self.train_value(
             "learning rate",
@@ -112,7 +114,6 @@ impl Screen for Dashboard {
         );
         let speed = interval.tokens_per_second;
         self.train_value("tokens per second", speed, format!("{speed:.0}"));
-        self.lines.push(line.to_owned());
     }
 
     fn validating(&mut self) {}

@@ -149,5 +149,5 @@ fn a_full_disk(opened: &Opened) {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", said(&output));
-    assert_eq!(checkpoints.steps(), [4, 6, 8]);
+    assert!(checkpoints.steps().ends_with(&[4, 6, 8]));
 }

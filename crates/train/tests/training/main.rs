@@ -13,7 +13,11 @@ use libtest_mimic::{Arguments, Trial};
 use zoo_backend::{BackendWord, Dtype, Opened};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
+    let arguments = Arguments {
+        // What a device draws is one stream, and runs must not take from each other's.
+        test_threads: Some(1),
+        ..Arguments::from_args()
+    };
     let opened = match open() {
         Ok(opened) => opened,
         Err(error) => {

@@ -90,7 +90,7 @@ fn wrong_files(opened: &Opened) {
     folder.write("empty.txt", "");
     refused(&plain("empty.txt"), "gpt", "empty.txt");
     folder.write("short.txt", "too short");
-    refused(&plain("short.txt"), "gpt", "context");
+    refused(&plain("short.txt"), "gpt", "a window of 128 needs 129");
 
     folder.write("train.tsv", "good\tfine film\nbad\tdull film\n".repeat(4));
     folder.write("valid.tsv", "ugly\tno film\n");
