@@ -8,6 +8,7 @@ use zoo_attention::{Mechanism, MechanismConfig, MultiHeadAttention};
 use zoo_models::blocks::FeedForward;
 use zoo_models::{
     ClassifierConfig, GptConfig, ModelError, Pooling, PositionsConfig, Tokens, TransformerConfig,
+    Tying,
 };
 use zoo_testkit::Precision;
 
@@ -114,6 +115,7 @@ fn a_transformer_looks_there(mechanism: MechanismConfig, device: &Device) -> Res
             .with_d_feed_forward(Some(24))
             .with_dropout(0.0)
             .with_scale_embeddings(false)
+            .with_tying(Tying::None)
             .with_encoder_mechanism(encoder.clone())
             .with_decoder_mechanism(mechanism.clone())
             .with_cross_mechanism(cross.clone())

@@ -120,8 +120,8 @@ impl Runs {
                                  pooling = \"attention\" }\n\
                                  training.batch_size = 20\ntraining.steps = 2"
                 .to_owned(),
-            Kind::Han => "data = { kind = \"documents\", classes = 2, min_sentences = 2, \
-                          max_sentences = 3, min_words = 3, max_words = 5, train_size = 30, \
+            Kind::Han => "data = { kind = \"documents\", classes = 2, min_sentences = 4, \
+                          max_sentences = 5, min_words = 3, max_words = 5, train_size = 30, \
                           valid_size = 4, test_size = 4 }\n\
                           model = { kind = \"han\", d_embedding = 8, d_word = 4, d_sentence = 4 }\n\
                           training.batch_size = 10\ntraining.steps = 2"
