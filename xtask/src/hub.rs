@@ -9,10 +9,21 @@ use clap::Args;
 use crate::backends::Environment;
 use crate::{build, packages, program};
 
+/// What is asked for most; the program itself, which takes minutes to compile, has the rest.
+const USUAL: &str = "\
+NAME --to FOLDER                 train, valid and test with every field, as JSON lines
+  --text FIELD --label FIELD     texts and their classes
+  --source FIELD --target FIELD  texts and their translations
+  --text FIELD                   running text
+  --subset NAME                  one of its subsets
+  --split valid=dev              which split is which
+  --overwrite                    replace files that are there
+  --help                         after NAME: all of it, once it is built";
+
 #[derive(Args)]
-#[command(disable_help_flag = true)]
+#[command(after_help = USUAL)]
 pub(crate) struct Hub {
-    /// What zoo-hub is given: stanfordnlp/imdb --to data/imdb; --help shows what it can
+    /// What zoo-hub is given: stanfordnlp/imdb --to data/imdb
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,

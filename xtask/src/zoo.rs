@@ -12,7 +12,7 @@ use crate::program;
 
 #[derive(Args)]
 pub(crate) struct Zoo {
-    /// The backend that is compiled in: ndarray, wgpu, vulkan, tch-cpu, tch-cuda ...
+    /// The backend to compile in: ndarray, wgpu, tch-cpu, tch-cuda ...
     #[arg(long, value_name = "WORD", default_value_t)]
     backend: BackendWord,
 
@@ -20,7 +20,7 @@ pub(crate) struct Zoo {
     #[arg(long)]
     install: bool,
 
-    /// What zoo is given: translate runs/transformer-dates, or --help to see what it can do
+    /// What zoo is given: translate runs/transformer-dates, or --help
     #[arg(last = true, value_name = "ARGUMENTS")]
     arguments: Vec<OsString>,
 }

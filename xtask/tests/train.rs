@@ -1,4 +1,4 @@
-//! What a person sees who trains, or calls `zoo`: mistakes before anything is built, and the
+//! What a person sees who trains, or calls `zoo` or `zoo-hub`: mistakes before anything is built, and the
 //! program's own words and exit code afterwards. A script stands in for cargo.
 
 use std::path::PathBuf;
@@ -31,15 +31,15 @@ impl Folder {
         command
     }
 
-    /// One that "builds" a `zoo` which tells what it was given and ends with 7.
+    /// One that "builds" a program which tells what it was given and ends with 7.
     #[cfg(unix)]
-    fn xtask_that_builds(&self, arguments: &[&str]) -> Command {
-        let zoo = "#!/bin/sh\necho \"zoo: $*\"\necho \"in $PWD\"\ncat\nexit 7\n";
-        let zoo = self.script("zoo", zoo);
+    fn xtask_that_builds(&self, program: &str, arguments: &[&str]) -> Command {
+        let text = "#!/bin/sh\necho \"$(basename $0): $*\"\necho \"in $PWD\"\ncat\nexit 7\n";
+        let executable = self.script(program, text);
         let message = format!(
-            "{{\"reason\": \"compiler-artifact\", \"target\": {{\"name\": \"zoo\", \
+            "{{\"reason\": \"compiler-artifact\", \"target\": {{\"name\": \"{program}\", \
              \"kind\": [\"bin\"]}}, \"profile\": {{\"test\": false}}, \
-             \"executable\": \"{zoo}\", \"manifest_path\": \"/a/Cargo.toml\"}}"
+             \"executable\": \"{executable}\", \"manifest_path\": \"/a/Cargo.toml\"}}"
         );
         let cargo = format!("#!/bin/sh\necho \"cargo: $*\" >&2\ncat <<'END'\n{message}\nEND\n");
         let mut command = self.xtask(arguments);
@@ -210,7 +210,7 @@ fn zoo_is_built_for_the_backend_and_speaks_for_itself() {
             "inspect a b",
         ),
     ] {
-        let output = folder.xtask_that_builds(arguments).output();
+        let output = folder.xtask_that_builds("zoo", arguments).output();
         let output = output.expect("it starts");
         assert_eq!(output.status.code(), Some(7), "{output:?}");
         let built = stderr(&output);
@@ -233,6 +233,26 @@ fn zoo_is_built_for_the_backend_and_speaks_for_itself() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn zoo_hub_is_built_apart_from_burn_and_given_everything() {
+    let folder = Folder::new("hub");
+    let arguments = ["hub", "a/b", "--to", "data", "--text", "x", "--help"];
+    let output = folder.xtask_that_builds("zoo-hub", &arguments).output();
+    let output = output.expect("it starts");
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    let built = stderr(&output);
+    assert!(
+        built.starts_with("cargo: build --quiet --package zoo-hub --mess"),
+        "{built}"
+    );
+    let said = stdout(&output);
+    assert!(
+        said.starts_with("zoo-hub: a/b --to data --text x --help\n"),
+        "{said}"
+    );
+}
+
 /// What is typed reaches the program: it owns the terminal.
 #[cfg(unix)]
 #[test]
@@ -242,7 +262,7 @@ fn zoo_reads_what_is_typed() {
 
     let folder = Folder::new("typed");
     let mut child = folder
-        .xtask_that_builds(&["zoo", "--", "translate", "runs/a"])
+        .xtask_that_builds("zoo", &["zoo", "--", "translate", "runs/a"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
