@@ -66,12 +66,17 @@ impl Backends {
         features
     }
 
-    /// One of them, alone.
-    pub(crate) fn only(&self, word: BackendWord) -> Self {
+    /// A single one.
+    pub(crate) fn one(word: BackendWord, install: bool) -> Self {
         Self {
             words: Words(vec![word]),
-            install: self.install,
+            install,
         }
+    }
+
+    /// One of them, alone.
+    pub(crate) fn only(&self, word: BackendWord) -> Self {
+        Self::one(word, self.install)
     }
 
     /// Sees to it that they can be built and run here, and returns the

@@ -5,7 +5,8 @@ use clap::{Args, ValueEnum};
 
 use crate::backends::{Backends, Environment};
 use crate::build::cargo_run;
-use crate::test::{self, Test};
+use crate::packages;
+use crate::test::Test;
 
 #[derive(Args)]
 pub(crate) struct Check {
@@ -38,10 +39,19 @@ impl Check {
     }
 
     fn step(&self, step: Step, environment: &Environment) -> Result<()> {
-        let features = test::features(&self.backends.features());
+        let features = packages::features(&self.backends.features());
         // The release profile, so that build scripts, LibTorch's bindings among
         // them, are shared with the tests.
-        let shared = ["--workspace", "--release", "--features", &features];
+        let shared = [
+            "--workspace",
+            "--exclude",
+            packages::HUB,
+            "--release",
+            "--features",
+            &features,
+        ];
+        // Apart from the others, as it is built.
+        let hub = ["--package", packages::HUB];
         match step {
             Step::Fmt => {
                 println!("fmt");
@@ -49,24 +59,25 @@ impl Check {
             }
             Step::Clippy => {
                 println!("clippy");
-                let mut arguments = vec!["clippy", "--all-targets"];
-                arguments.extend(shared);
-                arguments.extend(["--", "--deny", "warnings"]);
-                cargo_run(&arguments, environment)
+                let denied = ["--", "--deny", "warnings"];
+                let all = ["clippy", "--all-targets"];
+                cargo_run(&[&all[..], &shared, &denied].concat(), environment)?;
+                cargo_run(&[&all[..], &hub, &denied].concat(), environment)
             }
             Step::Doc => {
                 println!("doc");
                 let mut environment = environment.clone();
                 environment.push(("RUSTDOCFLAGS", "--deny warnings".into()));
-                let mut arguments = vec!["doc", "--no-deps"];
-                arguments.extend(shared);
-                cargo_run(&arguments, &environment)
+                let doc = ["doc", "--no-deps"];
+                cargo_run(&[&doc[..], &shared].concat(), &environment)?;
+                cargo_run(&[&doc[..], &hub].concat(), &environment)
             }
             Step::Test => {
                 println!("test");
                 let test = Test {
                     backends: self.backends.clone(),
                     filter: None,
+                    hub: true,
                     timings: false,
                 };
                 test.run()

@@ -9,11 +9,16 @@ mod build;
 mod check;
 mod config_docs;
 mod doctor;
+mod hub;
 mod libtorch;
+mod packages;
 mod places;
+mod program;
 mod readme;
 mod test;
+mod train;
 mod vulkan;
+mod zoo;
 
 use std::process::ExitCode;
 
@@ -32,6 +37,12 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Train from a TOML file
+    Train(train::Train),
+    /// Translate, classify, generate and more with what was trained: zoo -- --help
+    Zoo(zoo::Zoo),
+    /// Bring a data set of the Hugging Face hub into files that training reads
+    Hub(hub::Hub),
     /// Measure attention on a backend and print a table
     Bench(Box<bench::Bench>),
     /// Run the tests on one backend after another
@@ -49,6 +60,9 @@ enum Command {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match arguments.command {
+        Command::Train(train) => train.run(),
+        Command::Zoo(zoo) => zoo.run(),
+        Command::Hub(hub) => hub.run(),
         Command::Bench(bench) => bench.run(),
         Command::Test(test) => test.run(),
         Command::Check(check) => check.run(),

@@ -9,7 +9,7 @@ use clap::Args;
 
 use crate::backends::{Backends, Environment};
 use crate::build::{self, Built};
-use crate::{doctor, places};
+use crate::{doctor, packages, places};
 
 #[derive(Args)]
 pub(crate) struct Test {
@@ -19,38 +19,13 @@ pub(crate) struct Test {
     /// Run only the tests whose name contains this
     pub(crate) filter: Option<String>,
 
+    /// Test zoo-hub too, whose SQL engine takes minutes to compile
+    #[arg(long)]
+    pub(crate) hub: bool,
+
     /// Have cargo write a report of where the build's time went
     #[arg(long)]
     pub(crate) timings: bool,
-}
-
-/// Packages that are tested in the release profile: those with a feature for
-/// each backend, and those without.
-const WITH_FEATURES: [&str; 5] = [
-    "zoo-conformance",
-    "zoo-backend",
-    "zoo-bench",
-    "zoo-examples",
-    "zoo-train",
-];
-const WITHOUT_FEATURES: [&str; 4] = [
-    "zoo-attention",
-    "zoo-models",
-    "zoo-recurrent",
-    "zoo-testkit",
-];
-
-/// The features of every package that has them, as cargo wants them.
-pub(crate) fn features(features: &[&str]) -> String {
-    WITH_FEATURES
-        .iter()
-        .flat_map(|package| {
-            features
-                .iter()
-                .map(move |feature| format!("{package}/{feature}"))
-        })
-        .collect::<Vec<_>>()
-        .join(",")
 }
 
 impl Test {
@@ -72,6 +47,11 @@ impl Test {
         }
         if self.filter.is_none() {
             plain.add(self.doc_tests(&environment)?);
+        }
+        if !self.hub {
+            plain
+                .notes
+                .push(format!("NOT run: {} (--hub)", packages::HUB));
         }
         plain.print("no device");
         total.add(plain);
@@ -110,30 +90,15 @@ impl Test {
     }
 
     fn build(&self, environment: &Environment) -> Result<(Vec<Built>, Duration)> {
-        // Without Burn, in the profile that built this very program.
-        let light = [
-            "test",
-            "--no-run",
-            "--quiet",
-            "--package",
-            "xtask",
-            "--package",
-            "zoo-words",
-            "--package",
-            "zoo-comparison",
-            "--package",
-            "zoo-config",
-            "--package",
-            "zoo-data",
-            "--package",
-            "zoo-metrics",
-            "--package",
-            "zoo-pictures",
-        ];
-        let (mut programs, light_took) = build::cargo_build(&light, &Environment::new())?;
+        let (mut programs, light_took) =
+            build::cargo_build(&packages::light_tests(), &Environment::new())?;
+        if self.hub {
+            let arguments = ["test", "--no-run", "--quiet", "--package", packages::HUB];
+            programs.extend(build::cargo_build(&arguments, &Environment::new())?.0);
+        }
 
-        let features = features(&self.backends.features());
-        let mut arguments = with_burn(&features);
+        let features = packages::features(&self.backends.features());
+        let mut arguments = packages::with_burn("test", &features);
         arguments.push("--no-run");
         if self.timings {
             arguments.push("--timings");
@@ -146,8 +111,8 @@ impl Test {
 
     fn doc_tests(&self, environment: &Environment) -> Result<Tally> {
         let start = Instant::now();
-        let features = features(&self.backends.features());
-        let mut arguments = with_burn(&features);
+        let features = packages::features(&self.backends.features());
+        let mut arguments = packages::with_burn("test", &features);
         arguments.push("--doc");
         let output = build::cargo_output(&arguments, environment)?;
         Ok(Tally::of("doc tests", &output, start.elapsed()))
@@ -182,16 +147,6 @@ impl Built {
         let package = package.unwrap_or(&self.package).display();
         format!("{package}: {} {}", self.kind, self.target)
     }
-}
-
-/// `cargo test` over the packages that link Burn. Always the same packages, so
-/// that cargo settles on the same features and never compiles Burn twice.
-fn with_burn(features: &str) -> Vec<&str> {
-    let mut arguments = vec!["test", "--release", "--features", features];
-    for package in WITH_FEATURES.iter().chain(&WITHOUT_FEATURES) {
-        arguments.extend(["--package", package]);
-    }
-    arguments
 }
 
 /// What test programs said of themselves.

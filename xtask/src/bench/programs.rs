@@ -1,14 +1,14 @@
 //! A measuring program for each backend, built with that backend alone.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use zoo_comparison::run::Program;
 use zoo_words::BackendWord;
 
 use crate::backends::{Backends, Environment};
-use crate::{build, places};
+use crate::program;
 
 /// The measuring program, and the package it is in.
 const PROGRAM: &str = "zoo-bench";
@@ -31,7 +31,8 @@ pub(super) fn provide(backends: &Backends, prebuilt: Option<&Path>) -> Result<Ve
             }
             None => {
                 let environment = backend.prepare()?;
-                Ok((word, build(&backend, &environment)?, environment))
+                let program = program::provide(PROGRAM, &backend, &environment)?;
+                Ok((word, program, environment))
             }
         }
     };
@@ -53,32 +54,4 @@ pub(super) fn provide(backends: &Backends, prebuilt: Option<&Path>) -> Result<Ve
 pub(super) fn named(environment: Environment) -> Vec<(String, OsString)> {
     let owned = |(name, value): (&str, OsString)| (name.to_owned(), value);
     environment.into_iter().map(owned).collect()
-}
-
-fn build(backend: &Backends, environment: &Environment) -> Result<PathBuf> {
-    let features = backend.features().join(",");
-    let arguments = [
-        "build",
-        "--release",
-        "--package",
-        PROGRAM,
-        "--features",
-        &features,
-    ];
-    let (built, _) = build::cargo_build(&arguments, environment)?;
-    let program = built
-        .iter()
-        .find(|built| built.target == PROGRAM)
-        .context("cargo built no zoo-bench")?;
-    // The next backend's program would be put in the same place.
-    let folder = places::target().join(PROGRAM).join(features);
-    std::fs::create_dir_all(&folder)
-        .with_context(|| format!("cannot create the folder {}", folder.display()))?;
-    let name = program.executable.file_name().unwrap_or_default();
-    let copy = folder.join(name);
-    let partial = folder.join(format!(".{}", std::process::id()));
-    std::fs::copy(&program.executable, &partial)
-        .and_then(|_| std::fs::rename(&partial, &copy))
-        .with_context(|| format!("cannot copy zoo-bench to {}", copy.display()))?;
-    Ok(copy)
 }

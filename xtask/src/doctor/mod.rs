@@ -12,7 +12,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::backends::Backends;
-use crate::build;
+use crate::{build, packages};
 
 pub(crate) use probe::keep_probe;
 
@@ -47,15 +47,8 @@ impl Doctor {
     fn build_probe(&self) -> Result<()> {
         let environment = self.backends.prepare()?;
         let features = self.backends.features();
-        let joined = features.join(",");
-        let arguments = [
-            "build",
-            "--release",
-            "--package",
-            probe::PROBE,
-            "--features",
-            &joined,
-        ];
+        let joined = packages::features(&features);
+        let arguments = packages::program(probe::PROBE, &joined);
         let (built, _) = build::cargo_build(&arguments, &environment)?;
         keep_probe(&built, &features)
     }
