@@ -98,5 +98,5 @@ fn classes(trained: &Trained, logits: Tensor<2>) -> Result<Classified, TrainErro
 
 fn told(classified: &Classified) -> String {
     let share = classified.classes.first().map_or(0.0, |(_, share)| *share);
-    format!("told to be {}, {:.1}%", classified.label(), 100.0 * share)
+    format!("taken for {}, {:.1}%", classified.label(), 100.0 * share)
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::Args;
 use zoo_data::Tokenizer;
 use zoo_models::generate::generate_streaming;
-use zoo_models::{Gpt, Stop};
+use zoo_models::{GenerateConfig, Gpt, Stop};
 
 use super::decoding::Decoding;
 use super::print;
@@ -16,7 +16,8 @@ use crate::{AnyModel, Tokenizers, TrainError};
 /// Goes on with a text, token by token
 ///
 /// The prompt is printed as the model reads it, and tokens as they come; a beam search knows
-/// them at the end.
+/// them at the end. Where all places of the model are taken, it goes on from the last half of
+/// them.
 #[derive(Debug, Args)]
 pub struct Generate {
     /// Which run, and how.
@@ -73,22 +74,16 @@ impl Generate {
                 Some(_) => 0,
                 None => prompt.len(),
             };
-            let text = Streamed::new(tokenizer, &prompt, shown)?;
-            let (length, stop) = text.write(model, &prompt, &config, out)?;
+            Streamed::new(tokenizer, &prompt, shown)?.write(model, &config, out)?;
             print(out, "\n")?;
-            if let (Stop::Length, Some(longest)) = (stop, model.limits().longest)
-                && length < config.max_length
-            {
-                eprintln!(
-                    "(stopped after {length} tokens: the model has places for {longest} with the \
-                     prompt)"
-                );
-            }
             config.seed = config.seed.wrapping_add(1);
         }
         Ok(())
     }
 }
+
+/// Far from the seeds of the texts beside it.
+const NEXT_WINDOW: u64 = 1 << 32;
 
 /// A text that is printed while it is made.
 struct Streamed<'a> {
@@ -115,29 +110,42 @@ impl<'a> Streamed<'a> {
         })
     }
 
-    /// Prints what the model makes of it: how many tokens, and why there are no more.
+    /// Prints it, and what the model makes of it.
     fn write(
         mut self,
         model: &Gpt,
-        prompt: &[u32],
-        config: &zoo_models::GenerateConfig,
+        config: &GenerateConfig,
         out: &mut dyn Write,
-    ) -> Result<(usize, Stop), TrainError> {
+    ) -> Result<(), TrainError> {
         self.print(out, false)?;
-        let state = model.start(1).map_err(TrainError::model("decoding"))?;
-        let mut failed = None;
-        let made = generate_streaming(model, state, &[prompt], config, |_, token| {
-            if failed.is_none() {
-                failed = self.push(token, out).err();
+        let mut config = config.clone();
+        let mut prompt = self.ids.clone();
+        loop {
+            let state = model.start(1).map_err(TrainError::model("decoding"))?;
+            let mut failed = None;
+            let made = generate_streaming(model, state, &[&prompt], &config, |_, token| {
+                if failed.is_none() {
+                    failed = self.push(token, out).err();
+                }
+            });
+            let made = made.map_err(TrainError::model("--prompt"))?;
+            if let Some(error) = failed {
+                return Err(error);
             }
-        });
-        let made = made.map_err(TrainError::model("--prompt"))?;
-        if let Some(error) = failed {
-            return Err(error);
+            let Some(text) = made.into_iter().flatten().next() else {
+                break;
+            };
+            config.max_length = config.max_length.saturating_sub(text.tokens.len());
+            config.min_length = config.min_length.saturating_sub(text.tokens.len());
+            let longest = model.limits().longest.unwrap_or(usize::MAX);
+            if text.stop != Stop::Length || config.max_length == 0 || longest < 2 {
+                break;
+            }
+            // All places are taken: the last half of the text is what it goes on from.
+            prompt = self.ids[self.ids.len().saturating_sub(longest / 2)..].to_vec();
+            config.seed = config.seed.wrapping_add(NEXT_WINDOW);
         }
-        self.print(out, true)?;
-        let best = made.into_iter().flatten().next();
-        Ok(best.map_or((0, Stop::NoChoice), |text| (text.tokens.len(), text.stop)))
+        self.print(out, true)
     }
 
     fn push(&mut self, token: u32, out: &mut dyn Write) -> Result<(), TrainError> {

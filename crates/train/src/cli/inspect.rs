@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::Value;
-use zoo_config::Config;
+use zoo_config::{Config, Metric};
 use zoo_models::weights::Weights;
 use zoo_pictures::units::{count, number};
 
 use super::print;
 use crate::run::{WEIGHTS, last_rows};
+use crate::show::line;
 use crate::trained::weights_of;
 use crate::{AVERAGE, AnyModel, RunFolder, Tokenizers, TrainError, Which};
 
@@ -111,11 +112,10 @@ fn about(folder: &RunFolder, config: &Config) -> String {
         (
             "device",
             format!(
-                "{} on {}, {}, {} threads",
+                "{} on {}, {}",
                 text(&said["backend"]),
                 text(&said["device"]),
-                text(&said["precision"]),
-                said["threads"]
+                text(&said["precision"])
             ),
         ),
         (
@@ -171,7 +171,7 @@ fn checkpoints(folder: &RunFolder) -> String {
     for step in &steps {
         let note = match &best {
             Some(best) if best.step == *step => {
-                format!("best: {} {}", best.metric, number(best.value))
+                format!("best: {} {}", best.metric, value(&best.metric, best.value))
             }
             _ => String::new(),
         };
@@ -195,12 +195,21 @@ fn numbers(folder: &RunFolder) -> Option<String> {
         .into_iter()
         .map(|row| {
             let values = row.values.iter();
-            let values = values.map(|(name, value)| format!("{name} {}", number(*value)));
+            let values = values.map(|(name, number)| format!("{name} {}", value(name, *number)));
             let values = values.collect::<Vec<_>>().join("  ");
             [row.part, format!("step {}", count(row.step)), values]
         })
         .collect();
     Some("last numbers\n".to_owned() + &aligned(&rows))
+}
+
+/// A number of a metric, or of something else.
+fn value(name: &str, value: f64) -> String {
+    let shares = [Metric::Exact, Metric::Accuracy, Metric::MacroF1];
+    match shares.into_iter().find(|metric| metric.word() == name) {
+        Some(share) => line::number(share, value),
+        None => number(value),
+    }
 }
 
 fn all_tensors(weights: &Weights) -> String {

@@ -40,12 +40,12 @@ fn texts() -> [(Kind, &'static str, &'static [&'static str]); 5] {
         (
             Kind::Classifier,
             "[ MAX 1 2 ]",
-            &["Self-attention", "Pooling", "told to be "],
+            &["Self-attention", "Pooling", "taken for "],
         ),
         (
             Kind::Han,
             "one two three .\nfour five .",
-            &["class=\"word\"", "told to be "],
+            &["class=\"word\"", "taken for "],
         ),
     ]
 }

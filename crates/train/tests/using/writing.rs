@@ -13,6 +13,7 @@ pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
         runs.trial("translate::a_line_too_long_is_told", too_long),
         runs.trial("translate::seq2seq_writes_too", seq2seq),
         runs.trial("generate::a_prompt_is_gone_on_with", goes_on),
+        runs.trial("generate::it_goes_on_past_its_places", goes_on_and_on),
         runs.trial("generate::what_cannot_be_is_refused", cannot_go_on),
     ]
 }
@@ -121,6 +122,20 @@ fn goes_on(runs: &Runs) {
     let made = text.strip_prefix("to be").expect(&text);
     assert!(made.trim_end_matches('\n').chars().count() <= 3, "{text:?}");
     assert_eq!(printed(|out| generate(runs, &beams).run(out)), text);
+}
+
+/// It has places for 16 tokens, and goes on when they are taken.
+fn goes_on_and_on(runs: &Runs) {
+    let words = ["--prompt", "to be", "--strategy", "greedy"];
+    let text = |length: &str| {
+        let words = [&words[..], &["--max-length", length]].concat();
+        printed(|out| generate(runs, &words).run(out))
+    };
+    // Tokens that are written as nothing count, so that no number of characters is certain.
+    let [short, long] = ["11", "40"].map(text);
+    let short = short.trim_end_matches('\n');
+    assert!(long.starts_with(short), "{short:?}, then {long:?}");
+    assert!(long.len() > short.len() + 5, "{short:?}, then {long:?}");
 }
 
 fn cannot_go_on(runs: &Runs) {
