@@ -1,6 +1,9 @@
 //! Runs that were trained, used on the device that `ZOO_BACKEND` names (default: flex). A device
 //! that cannot be opened fails the run.
 
+// A test without the usual harness is a program to clippy; here, too, a panic is an answer.
+#![allow(clippy::unwrap_used)]
+
 mod attend;
 mod judging;
 mod looking_inside;
