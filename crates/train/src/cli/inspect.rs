@@ -42,6 +42,12 @@ impl Inspect {
     ///
     /// [`TrainError`] if there is no run and no file of weights, or it cannot be read.
     pub fn run(self, out: &mut dyn Write) -> Result<(), TrainError> {
+        if !self.path.exists() {
+            return Err(TrainError::Refused(format!(
+                "there is no {}: give the folder of a run or of a checkpoint, or a file of weights",
+                self.path.display()
+            )));
+        }
         let path = match self.path.join(WEIGHTS) {
             of_checkpoint if of_checkpoint.is_file() => of_checkpoint,
             _ => self.path.clone(),
