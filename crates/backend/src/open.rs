@@ -241,8 +241,11 @@ fn rebuild(feature: &str) -> String {
     let path = std::env::current_exe().unwrap_or_default();
     let program = path.file_stem().unwrap_or_default().to_string_lossy();
     // `cargo run` and `cargo test` say which package; else programs of ours are
-    // mostly named after theirs.
-    let package = std::env::var("CARGO_PKG_NAME").unwrap_or_else(|_| program.to_string());
+    // named after theirs, but for one.
+    let package = std::env::var("CARGO_PKG_NAME").unwrap_or_else(|_| match &*program {
+        "zoo" => "zoo-train".to_owned(),
+        other => other.to_owned(),
+    });
     let is_test = path.parent().is_some_and(|folder| folder.ends_with("deps"));
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let mut command = match is_test {
