@@ -44,7 +44,8 @@ fn says_what_training_said(runs: &Runs) {
         assert!(!test.values().is_empty());
         for (metric, expected) in test.values() {
             let got = value[metric.word()].as_f64().unwrap();
-            let close = 1e-4 * expected.abs().max(1.0);
+            // Threads may add up in another order the second time: a few roundings of f32.
+            let close = 1e-5 * expected.abs().max(1.0);
             assert!(
                 (got - expected).abs() < close,
                 "{kind:?}, {metric:?}: {got}, not {expected}"
