@@ -34,6 +34,10 @@ pub(crate) struct Train {
     #[arg(long, conflicts_with = "overwrite")]
     resume: bool,
 
+    /// Go on from this step, not from the last checkpoint
+    #[arg(long, requires = "resume", value_name = "N")]
+    step: Option<usize>,
+
     /// Begin anew where there is a run already, which is lost
     #[arg(long)]
     overwrite: bool,
@@ -85,6 +89,9 @@ impl Train {
         }
         for text in &self.set {
             arguments.extend(["--set".into(), text.into()]);
+        }
+        if let Some(step) = self.step {
+            arguments.extend(["--step".into(), step.to_string().into()]);
         }
         for (given, flag) in [
             (self.resume, "--resume"),

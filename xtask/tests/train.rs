@@ -34,7 +34,7 @@ impl Folder {
     /// One that "builds" a program which tells what it was given and ends with 7.
     #[cfg(unix)]
     fn xtask_that_builds(&self, program: &str, arguments: &[&str]) -> Command {
-        let text = "#!/bin/sh\necho \"$(basename $0): $*\"\necho \"in $PWD\"\ncat\nexit 7\n";
+        let text = "#!/bin/sh\necho \"$(basename $0): $*\"\necho \"in $PWD\"\necho $$ > pid\ncat\nexit 7\n";
         let executable = self.script(program, text);
         let message = format!(
             "{{\"reason\": \"compiler-artifact\", \"target\": {{\"name\": \"{program}\", \
@@ -253,7 +253,8 @@ fn zoo_hub_is_built_apart_from_burn_and_given_everything() {
     );
 }
 
-/// What is typed reaches the program: it owns the terminal.
+/// The program owns the terminal: what is typed reaches it, and it is the very process that
+/// was started, so a Ctrl-C is its own.
 #[cfg(unix)]
 #[test]
 fn zoo_reads_what_is_typed() {
@@ -273,7 +274,10 @@ fn zoo_reads_what_is_typed() {
         .write_all("好久不见\n".as_bytes())
         .expect("it is read");
     drop(typed);
+    let started = child.id();
     let output = child.wait_with_output().expect("it ends");
+    let pid = std::fs::read_to_string(folder.0.join("pid")).expect("it wrote it");
+    assert_eq!(pid.trim(), started.to_string());
     let said = stdout(&output);
     assert!(said.starts_with("zoo: translate runs/a\n"), "{said}");
     assert!(said.ends_with("好久不见\n"), "{said}");
