@@ -58,7 +58,11 @@ fn lines_go_through(runs: &Runs) {
     let [said, complained] = [&output.stdout, &output.stderr].map(|it| text(it));
     assert!(output.status.success(), "{complained}");
     assert_eq!(said.lines().count(), 3, "{said}");
-    assert_eq!(complained, "");
+    // Nobody is asked who cannot see it. Drivers may have something to say of their own.
+    assert!(
+        !complained.contains("Ctrl-D") && !complained.contains("> "),
+        "{complained}"
+    );
     let run = runs.word(Kind::Classifier);
     let output = zoo(&["classify", &run, "--top", "1"], "[ MAX 1 2 ]\n");
     assert_eq!(text(&output.stdout).split('\t').count(), 2);
@@ -82,7 +86,11 @@ fn mistakes(runs: &Runs) {
             "a\n",
             "did you mean max_length?",
         ),
-        (vec!["generate", &run], "", "error: "),
+        (
+            vec!["generate", &run],
+            "",
+            "is a transformer, which cannot generate",
+        ),
         (vec!["new", "gtp"], "", "did you mean gpt?"),
     ] {
         let output = zoo(&words, input);
