@@ -84,7 +84,7 @@ impl Sums {
         for Sum { key, like, numbers } in &mut self.tensors {
             let more = weights.get(key).ok_or_else(|| format!("it has no {key}"))?;
             if more.shape() != like.shape() {
-                let (got, expected) = (more.shape(), like.shape());
+                let (got, expected) = (more.shape().to_vec(), like.shape().to_vec());
                 return Err(format!(
                     "its {key} is {got:?}, that of the first {expected:?}"
                 ));
