@@ -33,8 +33,9 @@ const WITH_FEATURES: [&str; 5] = [
     "zoo-examples",
     "zoo-train",
 ];
-const WITHOUT_FEATURES: [&str; 4] = [
+const WITHOUT_FEATURES: [&str; 5] = [
     "zoo-attention",
+    "zoo-fused",
     "zoo-models",
     "zoo-recurrent",
     "zoo-testkit",
