@@ -10,20 +10,20 @@ use crate::cpu::{LANES, compiled_for_each_processor, sum};
 #[derive(Debug, Clone, Copy)]
 struct Weights {
     /// That of the class that came, besides its share of what all have.
-    own: f32,
+    own: f64,
     /// That of every class.
-    all: f32,
+    all: f64,
     /// What the gradient of a row is multiplied by.
-    scale: f32,
+    scale: f64,
 }
 
 impl Weights {
     fn new(settings: &Settings) -> Self {
         let smoothing = settings.smoothing;
         Self {
-            own: (1.0 - smoothing) as f32,
-            all: (smoothing / settings.classes as f64) as f32,
-            scale: (1.0 / count(settings)) as f32,
+            own: 1.0 - smoothing,
+            all: smoothing / settings.classes as f64,
+            scale: 1.0 / count(settings),
         }
     }
 }
@@ -121,12 +121,12 @@ fn gradient_loop(logits: &mut [f32], targets: &[u32], classes: usize, weights: W
         let exps = exps_in_place(row, largest);
         // What stood at the target is an exponential by now.
         total += loss_of(&[own], 0, largest, all, exps, weights);
-        let factor = weights.scale / exps;
-        let less = weights.scale * weights.all;
+        let factor = (weights.scale / f64::from(exps)) as f32;
+        let less = (weights.scale * weights.all) as f32;
         for number in row.iter_mut() {
             *number = *number * factor - less;
         }
-        row[*target as usize] -= weights.scale * weights.own;
+        row[*target as usize] -= (weights.scale * weights.own) as f32;
     }
     total
 }
@@ -139,9 +139,9 @@ fn loss_of(row: &[f32], target: u32, largest: f32, all: f32, exps: f32, weights:
     // A class that cannot be, of minus infinity, counts where something is left for it.
     let smoothed = match weights.all {
         0.0 => 0.0,
-        share => f64::from(share) * f64::from(all),
+        share => share * f64::from(all),
     };
-    log_sum_exp - f64::from(weights.own) * own - smoothed
+    log_sum_exp - weights.own * own - smoothed
 }
 
 /// NaN if there is one: of two numbers it stays.

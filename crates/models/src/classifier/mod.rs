@@ -30,6 +30,7 @@ mod config;
 use burn::module::{DisplaySettings, Module, ModuleDisplay, Param};
 use burn::nn::{Dropout, Embedding, LayerNorm, Linear};
 use burn::tensor::{Tensor, TensorData};
+use zoo_fused::{dropout, layer_norm};
 
 pub use self::config::{ClassifierConfig, Pooling};
 use crate::blocks::{AddedPositions, EncoderLayer, Sight};
@@ -89,7 +90,7 @@ impl Classifier {
         };
         let places = self.positions.forward(places, 0);
         let (places, lengths) = self.with_cls(places, tokens.lengths());
-        let mut places = self.dropout.forward(places);
+        let mut places = dropout(&self.dropout, places);
         let sight = Sight {
             lengths: &lengths,
             is_causal: false,
@@ -98,7 +99,7 @@ impl Classifier {
             places = layer.forward(places, sight);
         }
         if let Some(norm) = &self.norm {
-            places = norm.forward(places);
+            places = layer_norm(norm, self.config.epsilon, places);
         }
         self.head.forward(self.pooled(places, tokens))
     }
