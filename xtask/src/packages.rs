@@ -14,8 +14,9 @@ const WITH_FEATURES: [&str; 5] = [
 ];
 
 /// Those that are built and tested beside them.
-const WITHOUT_FEATURES: [&str; 4] = [
+const WITHOUT_FEATURES: [&str; 5] = [
     "zoo-attention",
+    "zoo-fused",
     "zoo-models",
     "zoo-recurrent",
     "zoo-testkit",

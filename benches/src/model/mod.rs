@@ -11,13 +11,14 @@ use std::cell::RefCell;
 
 use anyhow::{Context, Result, bail};
 use burn::module::Module;
-use burn::optim::{AdamConfig, GradientsParams, ModuleOptimizer};
+use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::{Device, Tensor};
 use zoo_backend::{Meter, Opened};
 use zoo_comparison::case::Pass;
 use zoo_comparison::fault::Fault;
 use zoo_comparison::model::{Model, Setup, Size};
 use zoo_comparison::record::{Counted, Measured, Outcome};
+use zoo_fused::{AdamConfig, AdamKind};
 use zoo_words::Mechanism;
 
 use crate::attention::peak;
@@ -152,7 +153,7 @@ impl Measurement<'_> {
         Ok(Work {
             specimen,
             model: RefCell::new(Some(model)),
-            optimizer: RefCell::new(AdamConfig::new().init()),
+            optimizer: RefCell::new(AdamConfig::new(AdamKind::Adam).init()),
             loss: RefCell::new(None),
             pass: self.pass,
             fault: self.fault,

@@ -11,6 +11,7 @@
 //! found and what to do. There is no falling back to another backend, and no
 //! panic: a benchmark on the wrong device is worse than none.
 
+mod allocator;
 mod cpu;
 mod error;
 mod guard;
@@ -21,6 +22,7 @@ mod open;
 #[cfg(feature = "wgpu")]
 mod wgpu;
 
+pub use allocator::settle_allocator;
 pub use burn::tensor::Device;
 pub use error::BackendError;
 pub use meter::Meter;

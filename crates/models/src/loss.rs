@@ -1,7 +1,7 @@
 //! How far predictions are from the tokens that came.
 
-use burn::tensor::activation::log_softmax;
-use burn::tensor::{DType, Tensor};
+use burn::tensor::Tensor;
+use zoo_fused::smoothed_cross_entropy;
 
 use crate::Tokens;
 
@@ -29,20 +29,16 @@ pub fn token_loss(logits: Tensor<3>, targets: &Tokens, smoothing: f64) -> Tensor
         (0.0..1.0).contains(&smoothing),
         "token loss: smoothing must be at least 0 and below 1, got {smoothing}"
     );
-    let present = targets.presence(); // [batch, seq]
-    let count = targets.lengths().iter().sum::<usize>().max(1) as f64;
-    // A sum over a batch soon has more digits than a half type holds.
-    let logs = log_softmax(logits.cast(DType::F32), 2);
-    let own = logs
-        .clone()
-        .gather(2, targets.ids().reshape([batch, seq, 1]))
-        .reshape([batch, seq]);
-    let loss = match smoothing {
-        0.0 => own,
-        _ => {
-            let all = logs.sum_dim(2).reshape([batch, seq]) / vocabulary as f64;
-            own * (1.0 - smoothing) + all * smoothing
-        }
+    let row = |length: &usize| {
+        let length = *length;
+        (0..seq).map(move |place| place < length)
     };
-    -(loss * present).sum() / count
+    let counts: Vec<bool> = targets.lengths().iter().flat_map(row).collect();
+    let rows = batch * seq;
+    smoothed_cross_entropy(
+        logits.reshape([rows, vocabulary]),
+        targets.ids().reshape([rows]),
+        &counts,
+        smoothing,
+    )
 }

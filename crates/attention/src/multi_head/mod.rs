@@ -264,7 +264,7 @@ impl MultiHeadAttention {
 
     /// Queries by head, the first of them at place `first`.
     fn queries(&self, query: Tensor<3>, first: i64) -> Tensor<4> {
-        let query = self.by_head(self.query.forward(query), self.heads);
+        let query = self.by_head(projected(&self.query, query), self.heads);
         self.placed(query, &self.query_norm, first)
     }
 
@@ -280,13 +280,13 @@ impl MultiHeadAttention {
                 self.mechanism.mechanism()
             );
         };
-        let key = self.by_head(projection.forward(key), self.kv_heads);
+        let key = self.by_head(projected(projection, key), self.kv_heads);
         self.placed(key, &self.key_norm, first)
     }
 
     /// Values by head.
     fn values(&self, value: Tensor<3>) -> Tensor<4> {
-        self.by_head(self.value.forward(value), self.kv_heads)
+        self.by_head(projected(&self.value, value), self.kv_heads)
     }
 
     /// `[batch, seq, heads * d_head]` as `[batch, heads, seq, d_head]`.
@@ -342,6 +342,20 @@ impl MultiHeadAttention {
         let context = context
             .swap_dims(1, 2)
             .reshape([batch, seq, heads * d_head]);
-        self.output.forward(context)
+        projected(&self.output, context)
     }
+}
+
+/// Every place through the matrix, as one product. Burn would multiply each sequence by
+/// itself, which takes longer where they are short.
+///
+/// # Shapes
+///
+/// - places: `[batch, seq, from]`
+/// - result: `[batch, seq, to]`
+fn projected(projection: &Linear, places: Tensor<3>) -> Tensor<3> {
+    let [batch, seq, from] = places.dims();
+    let places = projection.forward(places.reshape([batch * seq, from]));
+    let [_, to] = places.dims();
+    places.reshape([batch, seq, to])
 }

@@ -1,9 +1,11 @@
 //! Recurrent layers and a model in the half types a device computes in: near what `f32` gives.
 
 use burn::module::{Module, ModuleMapper, Param};
+use burn::nn::{DropoutConfig, LayerNormConfig};
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use libtest_mimic::{Failed, Trial};
 use zoo_backend::{Dtype, Opened};
+use zoo_fused::{add_dropout, dropout, layer_norm, relu_dropout};
 use zoo_models::{GptConfig, PositionsConfig, Tokens, token_loss};
 use zoo_recurrent::{Cell, Direction, RecurrentConfig};
 use zoo_testkit::normals;
@@ -30,6 +32,9 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
         let device = opened.device.clone();
         let name = format!("half/gpt-in-{word}");
         trials.push(Trial::test(name, move || gpt(dtype, unit, &device)));
+        let device = opened.device.clone().autodiff();
+        let name = format!("half/fused-in-{word}");
+        trials.push(Trial::test(name, move || fused(dtype, unit, &device)));
     }
     trials
 }
@@ -80,6 +85,38 @@ fn recurrent(cell: Cell, dtype: DType, unit: f64, device: &Device) -> Result<(),
     equal(got.dtype(), dtype)?;
     // Inputs, matrices and their product are rounded, and a state carries that on.
     near(got, want, unit, 8.0)
+}
+
+fn fused(dtype: DType, unit: f64, device: &Device) -> Result<(), Failed> {
+    const EPSILON: f64 = 1e-5;
+    let norm = LayerNormConfig::new(9).with_epsilon(EPSILON).init(device);
+    let numbers = TensorData::new(normals("fused-half", 4 * 9, 1.0), [4, 9]);
+    // Both start from what the half type holds.
+    let input = Tensor::<2>::from_data(numbers, device).cast(dtype).detach();
+    let wide = input.clone().cast(DType::F32).detach().require_grad();
+    let input = input.require_grad();
+    let want = layer_norm(&norm, EPSILON, wide.clone());
+    let got = layer_norm(&norm.map(&mut Cast(dtype)), EPSILON, input.clone());
+    equal(got.dtype(), dtype)?;
+    // Rounded once. Cubes are summed below: of a plain sum the gradient is nothing.
+    near(got.clone().inner(), want.clone().inner(), unit, 2.0)?;
+    let by_wide = (want.clone() * want.clone() * want).sum().backward();
+    let by_half = (got.clone() * got.clone() * got).sum().backward();
+    let want = wide.grad(&by_wide).ok_or("no gradient")?;
+    // Three products, each rounded, and what is left of a difference.
+    near(input.grad(&by_half).ok_or("no gradient")?, want, unit, 32.0)?;
+    let module = DropoutConfig::new(0.5).init();
+    let ones = Tensor::<2>::ones([4, 9], device).cast(dtype);
+    for got in [
+        dropout(&module, ones.clone()),
+        add_dropout(&module, ones.zeros_like(), ones.clone()),
+        relu_dropout(&module, ones),
+    ] {
+        equal(got.dtype(), dtype)?;
+        let got = crate::support::numbers(got.cast(DType::F32))?;
+        equal(got.iter().all(|number| [0.0, 2.0].contains(number)), true)?;
+    }
+    Ok(())
 }
 
 fn gpt(dtype: DType, unit: f64, device: &Device) -> Result<(), Failed> {

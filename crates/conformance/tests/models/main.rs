@@ -4,6 +4,7 @@
 mod cached;
 mod classifier;
 mod drawn;
+mod fused;
 mod generate;
 mod golden;
 mod gpt;
@@ -51,6 +52,7 @@ fn trials(opened: &Opened) -> Vec<Trial> {
     trials.extend(generate::trials(device));
     trials.extend(weights::trials(device));
     trials.extend(golden::trials(device));
+    trials.extend(fused::trials(device));
     trials.extend(recurrent::trials(device));
     trials.extend(half::trials(opened));
     trials.extend(han::trials(device));

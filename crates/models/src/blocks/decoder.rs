@@ -28,6 +28,8 @@ pub struct DecoderLayer {
     pub dropout: Dropout,
     #[module(skip)]
     pub(super) norm: Norm,
+    #[module(skip)]
+    pub(super) epsilon: f64,
 }
 
 /// What a layer keeps while a sequence is continued.
@@ -134,6 +136,7 @@ impl DecoderLayer {
     ) -> Tensor<3> {
         let around = Around {
             norm: self.norm,
+            epsilon: self.epsilon,
             dropout: &self.dropout,
         };
         let places = around.part(&self.attention_norm, places, attend);

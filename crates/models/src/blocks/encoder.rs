@@ -4,6 +4,7 @@ use burn::module::Module;
 use burn::nn::{Dropout, LayerNorm};
 use burn::tensor::Tensor;
 use zoo_attention::{DecodeCache, MultiHeadAttention};
+use zoo_fused::{add_dropout, layer_norm};
 
 use super::self_attention::{Sight, advance};
 use super::{FeedForward, Norm, learned};
@@ -24,6 +25,8 @@ pub struct EncoderLayer {
     pub dropout: Dropout,
     #[module(skip)]
     pub(super) norm: Norm,
+    #[module(skip)]
+    pub(super) epsilon: f64,
 }
 
 impl EncoderLayer {
@@ -61,6 +64,7 @@ impl EncoderLayer {
     fn through(&self, places: Tensor<3>, attend: impl FnOnce(Tensor<3>) -> Tensor<3>) -> Tensor<3> {
         let around = Around {
             norm: self.norm,
+            epsilon: self.epsilon,
             dropout: &self.dropout,
         };
         let places = around.part(&self.attention_norm, places, attend);
@@ -84,6 +88,7 @@ impl EncoderLayer {
 #[derive(Clone, Copy)]
 pub(super) struct Around<'a> {
     pub(super) norm: Norm,
+    pub(super) epsilon: f64,
     pub(super) dropout: &'a Dropout,
 }
 
@@ -97,12 +102,12 @@ impl Around<'_> {
     ) -> Tensor<3> {
         match self.norm {
             Norm::Pre => {
-                let added = part(norm.forward(places.clone()));
-                places + self.dropout.forward(added)
+                let added = part(layer_norm(norm, self.epsilon, places.clone()));
+                add_dropout(self.dropout, places, added)
             }
             Norm::Post => {
                 let added = part(places.clone());
-                norm.forward(places + self.dropout.forward(added))
+                layer_norm(norm, self.epsilon, add_dropout(self.dropout, places, added))
             }
         }
     }

@@ -8,6 +8,7 @@
 use burn::module::Module;
 use burn::nn::{Dropout, Linear};
 use burn::tensor::{Tensor, activation};
+use zoo_fused::{dropout, relu_dropout};
 
 use super::Activation;
 
@@ -33,14 +34,23 @@ impl FeedForward {
     /// - places: `[batch, seq, d_model]`
     /// - result: the same
     pub fn forward(&self, places: Tensor<3>) -> Tensor<3> {
-        let inner = self.inner.forward(places.clone()); // [batch, seq, d_feed_forward]
+        let [batch, seq, d_model] = places.dims();
+        // One matrix of all places: Burn would multiply each sequence by itself.
+        let places = places.reshape([batch * seq, d_model]);
+        let inner = self.inner.forward(places.clone()); // [batch * seq, d_feed_forward]
         let inner = match (&self.gate, self.activation) {
-            (Some(gate), _) => activation::silu(gate.forward(places)) * inner,
-            (None, Activation::Relu) => activation::relu(inner),
-            (None, Activation::GeluTanh) => gelu_tanh(inner),
-            (None, Activation::Gelu | Activation::Swiglu) => activation::gelu(inner),
+            (Some(gate), _) => {
+                let gated = activation::silu(gate.forward(places)) * inner;
+                dropout(&self.dropout, gated)
+            }
+            (None, Activation::Relu) => relu_dropout(&self.dropout, inner),
+            (None, Activation::GeluTanh) => dropout(&self.dropout, gelu_tanh(inner)),
+            (None, Activation::Gelu | Activation::Swiglu) => {
+                dropout(&self.dropout, activation::gelu(inner))
+            }
         };
-        self.outer.forward(self.dropout.forward(inner))
+        let outer = self.outer.forward(inner); // [batch * seq, d_model]
+        outer.reshape([batch, seq, d_model])
     }
 
     /// Floating-point operations of its matmuls for one place.
@@ -56,7 +66,7 @@ impl FeedForward {
 
 /// `x/2 · (1 + tanh(sqrt(2/π) · (x + 0.044715 x³)))`, by `(1 + tanh y) / 2 = sigmoid(2y)`:
 /// fewer operations, and no power of a negative number.
-fn gelu_tanh(x: Tensor<3>) -> Tensor<3> {
+fn gelu_tanh(x: Tensor<2>) -> Tensor<2> {
     let slope = 2.0 * (2.0 / std::f64::consts::PI).sqrt();
     let factor = x
         .clone()

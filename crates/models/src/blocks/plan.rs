@@ -141,6 +141,7 @@ impl LayerPlan {
             feed_forward_norm: self.layer_norm(device),
             dropout: DropoutConfig::new(self.dropout).init(),
             norm: self.norm,
+            epsilon: self.epsilon,
         }
     }
 
@@ -160,6 +161,7 @@ impl LayerPlan {
             feed_forward_norm: self.layer_norm(device),
             dropout: DropoutConfig::new(self.dropout).init(),
             norm: self.norm,
+            epsilon: self.epsilon,
         }
     }
 

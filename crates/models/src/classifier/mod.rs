@@ -31,6 +31,7 @@ mod look;
 use burn::module::{DisplaySettings, Module, ModuleDisplay, Param};
 use burn::nn::{Dropout, Embedding, LayerNorm, Linear};
 use burn::tensor::{Tensor, TensorData};
+use zoo_fused::{dropout, layer_norm};
 
 pub use self::config::{ClassifierConfig, Pooling};
 pub use self::look::ClassifierLook;
@@ -170,13 +171,13 @@ impl Classifier {
         };
         let places = self.positions.forward(places, 0);
         let (places, lengths) = self.with_cls(places, tokens.lengths());
-        (self.dropout.forward(places), lengths)
+        (dropout(&self.dropout, places), lengths)
     }
 
     /// After the last layer.
     fn normed(&self, places: Tensor<3>) -> Tensor<3> {
         match &self.norm {
-            Some(norm) => norm.forward(places),
+            Some(norm) => layer_norm(norm, self.config.epsilon, places),
             None => places,
         }
     }

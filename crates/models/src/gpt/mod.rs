@@ -27,6 +27,7 @@ mod look;
 use burn::module::{DisplaySettings, Module, ModuleDisplay};
 use burn::nn::{Dropout, Embedding, LayerNorm, Linear};
 use burn::tensor::{Int, Tensor};
+use zoo_fused::{dropout, layer_norm};
 
 pub use self::config::GptConfig;
 pub use self::generate::GptState;
@@ -151,12 +152,12 @@ impl Gpt {
         let places = self
             .positions
             .forward(self.embedding.forward(tokens), first);
-        self.dropout.forward(places)
+        dropout(&self.dropout, places)
     }
 
     /// What the places of the last layer say, `[batch, seq, vocabulary]`.
     fn predicted(&self, places: Tensor<3>) -> Tensor<3> {
-        let places = self.norm.forward(places);
+        let places = layer_norm(&self.norm, self.config.epsilon, places);
         logits(places, self.head.as_ref(), &self.embedding)
     }
 }

@@ -16,6 +16,7 @@ mod documents;
 use burn::module::{DisplaySettings, Module, ModuleDisplay};
 use burn::nn::{Dropout, Embedding, Linear};
 use burn::tensor::Tensor;
+use zoo_fused::dropout;
 use zoo_recurrent::Recurrent;
 
 pub use self::config::HanConfig;
@@ -81,19 +82,19 @@ impl Han {
     pub fn forward(&self, documents: &Documents) -> Judged {
         let sentences = documents.sentences();
         let words = self.embedding.forward(sentences.ids()); // [rows, words, d_embedding]
-        let words = self.dropout.forward(words);
+        let words = dropout(&self.dropout, words);
         let lengths = Some(sentences.lengths());
         let (words, _) = self.word_encoder.forward(words, lengths, None); // [rows, words, 2 * d_word]
         let pooled = self.word_attention.forward(words, sentences.pattern());
         let word_weights = documents.placed(pooled.weights);
 
-        let sentences = documents.placed(self.dropout.forward(pooled.vector));
+        let sentences = documents.placed(dropout(&self.dropout, pooled.vector));
         let counts = Some(documents.counts());
         let (sentences, _) = self.sentence_encoder.forward(sentences, counts, None);
         let pooled = self
             .sentence_attention
             .forward(sentences, documents.pattern());
-        let document = self.dropout.forward(pooled.vector); // [documents, 2 * d_sentence]
+        let document = dropout(&self.dropout, pooled.vector); // [documents, 2 * d_sentence]
         Judged {
             logits: self.classifier.forward(document),
             word_weights,

@@ -2,6 +2,7 @@
 
 use burn::tensor::activation::tanh;
 use burn::tensor::{Int, Tensor};
+use zoo_fused::dropout;
 use zoo_recurrent::{LayerState, RecurrentState};
 
 use super::alignment::Read;
@@ -33,7 +34,7 @@ impl Seq2Seq {
             Some(own) => own,
             None => &self.target_embedding,
         };
-        let embedded = self.dropout.forward(embedding.forward(source.ids())); // [batch, seq, d_embedding]
+        let embedded = dropout(&self.dropout, embedding.forward(source.ids())); // [batch, seq, d_embedding]
         let (places, last) = self.encoder.forward(embedded, Some(source.lengths()), None);
         let last = last.top(); // [batch, d_hidden]
         let begin = |bridge: &burn::nn::Linear| LayerState {
@@ -128,7 +129,7 @@ impl Seq2Seq {
 
     /// Tokens of the target: `[batch, seq, d_embedding]`.
     pub(super) fn embedded(&self, tokens: Tensor<2, Int>) -> Tensor<3> {
-        self.dropout.forward(self.target_embedding.forward(tokens))
+        dropout(&self.dropout, self.target_embedding.forward(tokens))
     }
 
     /// The token that is likeliest after a place that came to `last`, `[batch, d_hidden]`:

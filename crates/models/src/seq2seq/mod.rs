@@ -35,6 +35,7 @@ mod generate;
 use burn::module::{DisplaySettings, Module, ModuleDisplay};
 use burn::nn::{Dropout, Embedding, Linear};
 use burn::tensor::Tensor;
+use zoo_fused::dropout;
 use zoo_recurrent::Recurrent;
 
 pub use self::alignment::Alignment;
@@ -131,7 +132,7 @@ impl Seq2Seq {
             _ => self.step_by_step(target, &mut state, teacher_forcing, seed),
         };
         Seq2SeqOutput {
-            logits: self.predicted(self.dropout.forward(places)),
+            logits: self.predicted(dropout(&self.dropout, places)),
             alignment,
         }
     }

@@ -2,7 +2,7 @@
 
 use burn::tensor::Tensor;
 
-use super::{Transformer, normed};
+use super::Transformer;
 use crate::Tokens;
 use crate::blocks::Sight;
 
@@ -49,7 +49,7 @@ impl Transformer {
         for layer in &self.encoder.layers {
             places = layer.look(places, sight, &mut encoder);
         }
-        let encoded = normed(places, &self.encoder.norm);
+        let encoded = self.normed(places, &self.encoder.norm);
         let sight = Sight {
             lengths: target.lengths(),
             is_causal: true,

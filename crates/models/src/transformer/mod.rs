@@ -29,6 +29,7 @@ use burn::module::{DisplaySettings, Module, ModuleDisplay};
 use burn::nn::{Dropout, Embedding, LayerNorm, Linear};
 use burn::tensor::{Int, Tensor};
 use zoo_attention::Pattern;
+use zoo_fused::{dropout, layer_norm};
 
 pub use self::config::{TransformerConfig, Tying};
 pub use self::generate::TransformerState;
@@ -143,7 +144,7 @@ impl Transformer {
             layer.forward(places, sight)
         });
         Encoded {
-            places: normed(places, &self.encoder.norm),
+            places: self.normed(places, &self.encoder.norm),
             lengths: source.lengths().to_vec(),
         }
     }
@@ -295,19 +296,19 @@ impl Transformer {
             true => tokens.mul_scalar((self.config.d_model as f64).sqrt()),
             false => tokens,
         };
-        self.dropout.forward(positions.forward(tokens, first))
+        dropout(&self.dropout, positions.forward(tokens, first))
     }
 
     /// What the places of the last layer say, `[batch, seq, target_vocabulary]`.
     fn predicted(&self, places: Tensor<3>) -> Tensor<3> {
-        let places = normed(places, &self.decoder.norm);
+        let places = self.normed(places, &self.decoder.norm);
         logits(places, self.head.as_ref(), &self.target_embedding)
     }
-}
 
-fn normed(places: Tensor<3>, norm: &Option<LayerNorm>) -> Tensor<3> {
-    match norm {
-        Some(norm) => norm.forward(places),
-        None => places,
+    fn normed(&self, places: Tensor<3>, norm: &Option<LayerNorm>) -> Tensor<3> {
+        match norm {
+            Some(norm) => layer_norm(norm, self.config.epsilon, places),
+            None => places,
+        }
     }
 }

@@ -27,6 +27,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    zoo_backend::settle_allocator();
     // No lock: training prints by itself.
     let out = &mut std::io::stdout();
     let done = match Zoo::parse().command {

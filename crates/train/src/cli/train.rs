@@ -1,7 +1,9 @@
 //! `zoo train`: a config becomes a run.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
+use burn::train::Interrupter;
 use clap::Args;
 use zoo_config::{Config, ConfigError, Override};
 use zoo_words::BackendWord;
@@ -49,7 +51,7 @@ impl Train {
     ///
     /// # Errors
     ///
-    /// Those of [`train`](crate::train).
+    /// Those of [`train`].
     pub fn run(self) -> Result<(), TrainError> {
         let config = self.config()?;
         if self.print_config {
@@ -63,16 +65,7 @@ impl Train {
             plain: self.plain,
             ..TrainOptions::default()
         };
-        let interrupter = options.interrupter.clone();
-        // The first time it is asked, the second time told: the system's own answer is final.
-        let handled = ctrlc::set_handler(move || {
-            if interrupter.should_stop() {
-                std::process::exit(130);
-            }
-            eprintln!("\nstops after this step and writes a checkpoint (again: stops at once)");
-            interrupter.stop(Some("asked to"));
-        });
-        handled.map_err(|error| TrainError::Refused(error.to_string()))?;
+        stop_on_signal(&options.interrupter)?;
         let finished = train(&config, &options)?;
 
         let folder = finished.folder.path().display();
@@ -106,16 +99,33 @@ impl Train {
 
     fn config(&self) -> Result<Config, ConfigError> {
         let mut overrides: Vec<Override> = vec![];
-        if let Some(word) = self.backend {
-            overrides.push(Override::flag(
-                "--backend",
-                "backend.word",
-                &word.to_string(),
-            ));
-        }
         for set in &self.set {
             overrides.push(Override::set(set)?);
         }
+        // The flag of its own counts more than a --set of the same key.
+        if let Some(word) = self.backend.map(|word| word.to_string()) {
+            let flag = format!("--backend {word}");
+            overrides.push(Override::flag(&flag, "backend.word", &word));
+        }
         Config::read(&self.config, &overrides)
     }
+}
+
+/// The first Ctrl-C asks for an end after the step, the second one is the end. Those that come
+/// together are one: shells send a signal to a program and to its group.
+fn stop_on_signal(interrupter: &Interrupter) -> Result<(), TrainError> {
+    const TOGETHER: Duration = Duration::from_millis(500);
+    let interrupter = interrupter.clone();
+    let mut first: Option<Instant> = None;
+    let handled = ctrlc::set_handler(move || match first {
+        Some(first) if first.elapsed() < TOGETHER => {}
+        // Not `exit`: what it would tidy up is in use.
+        Some(_) => std::process::abort(),
+        None => {
+            first = Some(Instant::now());
+            eprintln!("\nstops after this step and writes a checkpoint (again: stops at once)");
+            interrupter.stop(Some("asked to"));
+        }
+    });
+    handled.map_err(|error| TrainError::Refused(error.to_string()))
 }

@@ -57,7 +57,7 @@ pub(crate) fn clipped<M: Module>(
                 return gradients;
             }
             let share = (norm.clone().clamp_min(clip.at).recip()) * clip.at; // [1]
-            changed(model, gradients, Change::Multiply(share))
+            changed(model, gradients, Change::Multiply(Box::new(share)))
         }
         (Clipping::Value(clip), _) => changed(model, gradients, Change::Clamp(clip.at)),
         (Clipping::None | Clipping::Norm(_), _) => gradients,
@@ -75,7 +75,7 @@ pub(crate) fn unscaled<M: Module>(
 }
 
 enum Change {
-    Multiply(Tensor<1>),
+    Multiply(Box<Tensor<1>>),
     Clamp(f64),
     Unscale(f64, DType),
 }
@@ -98,7 +98,7 @@ impl ModuleVisitor for Changer {
         };
         let gradient = match &self.change {
             Change::Multiply(share) => {
-                let share = share.clone().cast(gradient.dtype());
+                let share = share.as_ref().clone().cast(gradient.dtype());
                 gradient * share.reshape([1; D])
             }
             Change::Clamp(at) => gradient.clamp(-at, *at),

@@ -1,36 +1,38 @@
-//! The config's optimizer, as Burn has it.
+//! The config's optimizer: zoo-fused's Adam, or Burn's descent.
 
 use burn::optim::decay::WeightDecayConfig;
 use burn::optim::momentum::MomentumConfig;
-use burn::optim::{AdamConfig, AdamWConfig, ModuleOptimizer, SgdConfig};
+use burn::optim::{ModuleOptimizer, SgdConfig};
 use zoo_config::Optimizer;
+use zoo_fused::{AdamConfig, AdamKind};
 
-/// Makes it, without a memory yet. Clipping is not its own: see [`clip`](super::clip).
+/// Makes it, without a memory yet. Clipping is not its own: see `gradients.rs`.
 pub(crate) fn optimizer(said: &Optimizer) -> ModuleOptimizer {
     match said {
-        Optimizer::Adam(adam) => AdamConfig::new()
-            .with_beta_1(adam.beta_1 as f32)
-            .with_beta_2(adam.beta_2 as f32)
-            .with_epsilon(adam.epsilon as f32)
-            .with_weight_decay(decay(adam.weight_decay))
+        Optimizer::Adam(adam) => AdamConfig::new(AdamKind::Adam)
+            .with_beta_1(adam.beta_1)
+            .with_beta_2(adam.beta_2)
+            .with_epsilon(adam.epsilon)
+            .with_weight_decay(adam.weight_decay)
             .init(),
-        Optimizer::AdamW(adam) => AdamWConfig::new()
-            .with_beta_1(adam.beta_1 as f32)
-            .with_beta_2(adam.beta_2 as f32)
-            .with_epsilon(adam.epsilon as f32)
-            .with_weight_decay(adam.weight_decay as f32)
+        Optimizer::AdamW(adam) => AdamConfig::new(AdamKind::Adamw)
+            .with_beta_1(adam.beta_1)
+            .with_beta_2(adam.beta_2)
+            .with_epsilon(adam.epsilon)
+            .with_weight_decay(adam.weight_decay)
             .init(),
-        Optimizer::Sgd(sgd) => SgdConfig::new()
-            .with_momentum((sgd.momentum > 0.0).then(|| MomentumConfig {
+        Optimizer::Sgd(sgd) => {
+            let momentum = MomentumConfig {
                 momentum: sgd.momentum,
+                // Burn's own default takes a tenth of every gradient away.
                 dampening: 0.0,
                 nesterov: sgd.nesterov,
-            }))
-            .with_weight_decay(decay(sgd.weight_decay))
-            .init(),
+            };
+            let decay = WeightDecayConfig::new(sgd.weight_decay as f32);
+            SgdConfig::new()
+                .with_momentum((sgd.momentum > 0.0).then_some(momentum))
+                .with_weight_decay((sgd.weight_decay > 0.0).then_some(decay))
+                .init()
+        }
     }
-}
-
-fn decay(share: f64) -> Option<WeightDecayConfig> {
-    (share > 0.0).then(|| WeightDecayConfig::new(share as f32))
 }

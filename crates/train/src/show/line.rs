@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(
             line,
             "step   50/2000  epoch 1    loss 2.5000   rate 1.000e-3   norm 0.500      12.3 k tokens/s  \
-             1 min 15 s gone, 1 h 07 min left"
+             1 min 15 s gone, 1 h 06 min left"
         );
         let other = trained(&interval(2000, 0.0321), 2000);
         assert_eq!(line.find("rate"), other.find("rate"));

@@ -1,6 +1,8 @@
 //! Training on the device that `ZOO_BACKEND` names (default: flex): runs that are stopped,
 //! killed, gone on with, broken and refused. A device that cannot be opened fails the run.
 
+#![allow(clippy::unwrap_used)]
+
 mod checkpoints;
 mod learning;
 mod refusals;

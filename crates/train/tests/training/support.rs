@@ -20,10 +20,6 @@ impl Folder {
         Self(path)
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-
     pub(crate) fn join(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }

@@ -1,0 +1,45 @@
+//! The op of the backends whose tensors lie in the host's memory.
+
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{Backend, backend_extension};
+
+use super::{Step, cpu};
+use crate::host::Host;
+
+/// A step of Adam. All tensors are `f32`.
+#[backend_extension(
+    Flex: cfg(feature = "flex"),
+    NdArray: cfg(feature = "ndarray"),
+    LibTorch: cfg(feature = "tch"),
+)]
+pub(crate) trait AdamStep: Backend {
+    /// The parameter and both moments after the step.
+    #[allow(unused_variables)] // with no backend compiled in, nothing is called
+    fn adam_step(
+        tensor: FloatTensor<Self>,
+        gradient: FloatTensor<Self>,
+        first: FloatTensor<Self>,
+        second: FloatTensor<Self>,
+        step: Step,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
+}
+
+impl<B: Host> AdamStep for B {
+    fn adam_step(
+        tensor: FloatTensor<B>,
+        gradient: FloatTensor<B>,
+        first: FloatTensor<B>,
+        second: FloatTensor<B>,
+        step: Step,
+    ) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
+        let (mut tensor, mut first, mut second) = (B::own(tensor), B::own(first), B::own(second));
+        cpu::adam_step(
+            B::slice(&mut tensor),
+            &B::numbers(&gradient),
+            B::slice(&mut first),
+            B::slice(&mut second),
+            step,
+        );
+        (tensor, first, second)
+    }
+}

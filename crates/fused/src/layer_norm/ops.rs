@@ -1,0 +1,78 @@
+//! The op of the backends whose tensors lie in the host's memory.
+
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{Backend, TensorMetadata, backend_extension};
+
+use super::cpu;
+use crate::host::Host;
+
+/// The norm, forward. All tensors are `f32`.
+#[backend_extension(
+    Autodiff,
+    Flex: cfg(feature = "flex"),
+    NdArray: cfg(feature = "ndarray"),
+    LibTorch: cfg(feature = "tch"),
+)]
+pub(crate) trait LayerNormOp: Backend {
+    /// `input`, `[.., width]`, normalised, by `gamma` and `beta`, `[width]`.
+    #[allow(unused_variables)] // with no backend compiled in, nothing is called
+    fn fused_layer_norm(
+        input: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        beta: FloatTensor<Self>,
+        epsilon: f64,
+    ) -> FloatTensor<Self>;
+}
+
+impl<B: Host> LayerNormOp for B {
+    fn fused_layer_norm(
+        input: FloatTensor<B>,
+        gamma: FloatTensor<B>,
+        beta: FloatTensor<B>,
+        epsilon: f64,
+    ) -> FloatTensor<B> {
+        forward::<B>(&input, &gamma, &beta, epsilon).0
+    }
+}
+
+/// The result, and the mean and the factor of each row.
+pub(super) fn forward<B: Host>(
+    input: &FloatTensor<B>,
+    gamma: &FloatTensor<B>,
+    beta: &FloatTensor<B>,
+    epsilon: f64,
+) -> (FloatTensor<B>, Vec<[f32; 2]>) {
+    let dims: Vec<usize> = input.shape().to_vec();
+    let mut output = B::room(&dims);
+    let rows = cpu::forward(
+        &B::numbers(input),
+        &B::numbers(gamma),
+        &B::numbers(beta),
+        epsilon,
+        B::slice(&mut output),
+    );
+    (output, rows)
+}
+
+/// The gradients by input, gamma and beta, from that which arrives.
+pub(super) fn backward<B: Host>(
+    input: &FloatTensor<B>,
+    gamma: &FloatTensor<B>,
+    rows: &[[f32; 2]],
+    arrived: FloatTensor<B>,
+) -> [FloatTensor<B>; 3] {
+    // Each row is read before it is written over.
+    let mut d_input = B::own(arrived);
+    let gamma = B::numbers(gamma);
+    let width = [gamma.len()];
+    let (mut d_gamma, mut d_beta) = (B::room(&width), B::room(&width));
+    cpu::backward(
+        &B::numbers(input),
+        &gamma,
+        rows,
+        B::slice(&mut d_input),
+        B::slice(&mut d_gamma),
+        B::slice(&mut d_beta),
+    );
+    [d_input, d_gamma, d_beta]
+}

@@ -1,0 +1,23 @@
+//! What a training step does besides matmuls and attention, each as one op that goes through
+//! memory once, with a gradient written by hand where there is one.
+//!
+//! Flex, NdArray and LibTorch on the CPU share a body for each, which works on the tensors'
+//! own memory. Everywhere else an op is what Burn has for it: CubeCL fuses such
+//! operations by itself.
+//!
+//! No backend is named by who uses it: tensors bring their device with them. A backend's own
+//! body is compiled in by the feature of its name; without it the result is the same.
+
+mod adam;
+mod cpu;
+mod dropout;
+mod host;
+mod layer_norm;
+mod loss;
+#[allow(deprecated)] // Burn 0.22 is the last to carry LibTorch; we carry it.
+mod place;
+
+pub use adam::{Adam, AdamConfig, AdamKind};
+pub use dropout::{add_dropout, dropout, relu_dropout};
+pub use layer_norm::layer_norm;
+pub use loss::smoothed_cross_entropy;
