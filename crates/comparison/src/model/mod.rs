@@ -35,6 +35,8 @@ pub enum Size {
     Tiny,
     /// A few million parameters, a step in tenths of a second on two cores: the quick extent's.
     Small,
+    /// As in a config that is shipped, with a batch of it: what a step of training takes.
+    Config,
     /// As in its paper, or as near as a step of a few seconds on two cores comes: the full
     /// extent's.
     Base,
@@ -97,13 +99,14 @@ impl fmt::Display for Model {
 
 impl Size {
     /// All, in the order they are shown.
-    pub const ALL: [Self; 3] = [Self::Tiny, Self::Small, Self::Base];
+    pub const ALL: [Self; 4] = [Self::Tiny, Self::Small, Self::Config, Self::Base];
 
     /// What comes behind the model's name.
     pub fn word(self) -> &'static str {
         match self {
             Self::Tiny => "tiny",
             Self::Small => "small",
+            Self::Config => "config",
             Self::Base => "base",
         }
     }

@@ -92,6 +92,14 @@ impl Setup {
             (Model::Seq2Seq, Size::Small) => [16, 24, 8000],
             (Model::Gpt, Size::Small) => [4, 64, 8000],
             (Model::Classifier, Size::Small) => [4, 256, 8000],
+            // han-reviews: 32 documents of about 30 sentences of 24 words.
+            (Model::Han, Size::Config) => [32, 720, 12_000],
+            // transformer-multi30k: 4,096 tokens on either side, with the padding.
+            (Model::Transformer, Size::Config) => [204, 20, 10_000],
+            // seq2seq-dates, gpt-shakespeare-cpu, classifier-listops.
+            (Model::Seq2Seq, Size::Config) => [64, 16, 64],
+            (Model::Gpt, Size::Config) => [12, 64, 69],
+            (Model::Classifier, Size::Config) => [64, 16, 24],
             (Model::Han, Size::Base) => [64, 512, 30_000],
             (Model::Transformer, Size::Base) => [8, 64, 32_000],
             (Model::Seq2Seq, Size::Base) => [32, 32, 16_000],
@@ -231,13 +239,18 @@ fn shape(model: Model, size: Size) -> Shape {
         (Model::Han, Size::Tiny) => documents([8, 4, 8, 2, 3]),
         // The paper's: words of 200 numbers, 50 of them kept either way.
         (Model::Han, Size::Small) => documents([200, 50, 100, 8, 5]),
+        (Model::Han, Size::Config) => documents([200, 50, 100, 30, 2]),
         (Model::Han, Size::Base) => documents([200, 50, 100, 16, 5]),
         (Model::Seq2Seq, Size::Tiny) => recurrent(8, 8),
         (Model::Seq2Seq, Size::Small) => recurrent(128, 256),
+        (Model::Seq2Seq, Size::Config) => recurrent(64, 128),
         (Model::Seq2Seq, Size::Base) => recurrent(512, 512),
         (Model::Classifier, Size::Tiny) => layers([16, 2, 32, 1, 3]),
         (_, Size::Tiny) => layers([16, 2, 32, 1, 0]),
         (Model::Transformer, Size::Small) => layers([256, 4, 1024, 2, 0]),
+        (Model::Transformer, Size::Config) => layers([128, 4, 256, 4, 0]),
+        (Model::Gpt, Size::Config) => layers([128, 4, 512, 4, 0]),
+        (Model::Classifier, Size::Config) => layers([64, 4, 256, 3, 10]),
         // The paper's base model.
         (Model::Transformer, Size::Base) => layers([512, 8, 2048, 6, 0]),
         (Model::Gpt, Size::Small) => layers([256, 4, 1024, 4, 0]),
