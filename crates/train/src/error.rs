@@ -187,15 +187,6 @@ pub enum TrainError {
         /// What it computes in.
         supported: Vec<Dtype>,
     },
-    /// A backend whose devices cannot learn together.
-    #[error(
-        "backend.devices: devices of {backend} cannot learn together, for Burn has no collective \
-         operations for it; leave the list out"
-    )]
-    NotDistributed {
-        /// The backend's word.
-        backend: String,
-    },
     /// A config of another kind of model.
     #[error("{} is a {model}, which cannot {verb}; {instead}", folder.display())]
     WrongModel {

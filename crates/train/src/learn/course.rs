@@ -303,7 +303,6 @@ impl<'a, M: Judged> Course<'a, M> {
             return Ok(false);
         }
         let config = self.started.config;
-        self.started.show.validating();
         let Some(model) = &self.model else {
             unreachable!("a model is there between steps");
         };

@@ -3,9 +3,9 @@
 use std::fmt::Display;
 
 use burn::module::Module;
-use burn::tensor::activation::log_softmax;
-use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Tensor, TensorData};
 use zoo_data::{DocumentIds, LabelledIds, PairIds};
+use zoo_fused::smoothed_cross_entropy;
 use zoo_models::{
     Classifier, Documents, Gpt, Han, ModelError, Seq2Seq, Tokens, Transformer, token_loss,
 };
@@ -189,15 +189,8 @@ fn pair_tokens(
 ///
 /// - logits: `[batch, classes]`
 fn class_loss(logits: Tensor<2>, classes: &[usize], smoothing: f64) -> Tensor<1> {
-    let [batch, of] = logits.dims();
-    let device = logits.device();
+    let rows = classes.len();
     let right: Vec<i64> = classes.iter().map(|class| *class as i64).collect();
-    let right: Tensor<2, Int> = Tensor::from_data(TensorData::new(right, [batch, 1]), &device);
-    let logs = log_softmax(logits.cast(DType::F32), 1);
-    let own = logs.clone().gather(1, right); // [batch, 1]
-    let loss = match smoothing {
-        0.0 => own,
-        _ => own * (1.0 - smoothing) + logs.sum_dim(1) * (smoothing / of as f64),
-    };
-    -loss.sum() / batch as f64
+    let right = Tensor::from_data(TensorData::new(right, [rows]), &logits.device());
+    smoothed_cross_entropy(logits, right, &vec![true; rows], smoothing)
 }

@@ -116,8 +116,6 @@ impl Screen for Dashboard {
         self.train_value("tokens per second", speed, format!("{speed:.0}"));
     }
 
-    fn validating(&mut self) {}
-
     fn validated(&mut self, judgement: &Judgement, lines: &[String]) {
         self.lines.extend_from_slice(lines);
         for (metric, value) in judgement.values() {

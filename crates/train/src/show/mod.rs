@@ -44,9 +44,6 @@ trait Screen: Send {
     /// Numbers of steps.
     fn trained(&mut self, interval: &Interval, line: &str);
 
-    /// A validation is about to be.
-    fn validating(&mut self);
-
     /// How good the model was.
     fn validated(&mut self, judgement: &Judgement, lines: &[String]);
 
@@ -111,10 +108,6 @@ impl Show {
         self.write(&line);
     }
 
-    pub(crate) fn validating(&mut self) {
-        self.screen.validating();
-    }
-
     pub(crate) fn validated(&mut self, judgement: &Judgement, is_best: bool) {
         let lines = line::validated(judgement, is_best);
         self.screen.validated(judgement, &lines);
@@ -144,7 +137,6 @@ impl Screen for Silent {
     fn start(&mut self, _: usize, _: usize) {}
     fn step(&mut self, _: usize) {}
     fn trained(&mut self, _: &Interval, _: &str) {}
-    fn validating(&mut self) {}
     fn validated(&mut self, _: &Judgement, _: &[String]) {}
     fn end(&mut self) {}
 }

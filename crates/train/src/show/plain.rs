@@ -18,8 +18,6 @@ impl Screen for Plain {
         println!("{line}");
     }
 
-    fn validating(&mut self) {}
-
     fn validated(&mut self, _: &Judgement, lines: &[String]) {
         for line in lines {
             println!("{line}");
