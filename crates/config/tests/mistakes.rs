@@ -31,7 +31,8 @@ fn unknown_keys_are_told_with_the_nearest_and_where_they_belong() {
         "a.toml:6:1: [model] of kind transformer: unknown key \"d_modle\": did you mean d_model?\n  \
          known: d_model, heads, kv_heads, layers, encoder_layers, decoder_layers, d_feed_forward, \
          encoder_attention, decoder_attention, cross_attention, norm, final_norm, activation, \
-         positions, tying, scale_embeddings, dropout, attention_dropout, bias, epsilon, kind",
+         positions, tying, scale_embeddings, dropout, feed_forward_dropout, attention_dropout, bias, \
+         epsilon, kind",
     );
     with(
         "[run]\nsteps = 8",
@@ -43,7 +44,8 @@ fn unknown_keys_are_told_with_the_nearest_and_where_they_belong() {
         "a.toml:6:1: model.context is a key of gpt, and model.kind is transformer\n  \
          keys of transformer: d_model, heads, kv_heads, layers, encoder_layers, decoder_layers, \
          d_feed_forward, encoder_attention, decoder_attention, cross_attention, norm, final_norm, \
-         activation, positions, tying, scale_embeddings, dropout, attention_dropout, bias, epsilon",
+         activation, positions, tying, scale_embeddings, dropout, feed_forward_dropout, \
+         attention_dropout, bias, epsilon",
     );
     with(
         "[optimiser]\nkind = \"sgd\"",

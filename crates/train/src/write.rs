@@ -2,7 +2,7 @@
 
 use burn::tensor::Device;
 use zoo_config::{Config, Strategy as Said};
-use zoo_data::{BEGIN, END};
+use zoo_data::{BEGIN, END, PAD, UNKNOWN};
 use zoo_models::{
     GenerateConfig, Generated, ModelError, Seq2Seq, Strategy, Tokens, Transformer, generate,
 };
@@ -81,10 +81,15 @@ pub(crate) fn generate_config(config: &Config) -> GenerateConfig {
     let (Some(decoding), Some(strategy)) = (&config.decoding, config.strategy()) else {
         panic!("decoding: a {} writes no text", config.model.word());
     };
-    let ends = !matches!(config.model, zoo_config::Model::Gpt(_));
+    // Running text has no end in it that a model could learn. No text is better for saying
+    // that a word is not known.
+    let (end, never) = match config.model {
+        zoo_config::Model::Gpt(_) => (None, vec![PAD, UNKNOWN, BEGIN, END]),
+        _ => (Some(END), vec![PAD, UNKNOWN, BEGIN]),
+    };
     GenerateConfig::new(strategy_of(&strategy))
-        // Running text has no end in it that a model could learn.
-        .with_end(ends.then_some(END))
+        .with_end(end)
+        .with_never(never)
         .with_min_length(decoding.min_length)
         .with_max_length(decoding.max_length)
         .with_no_repeat_ngram(decoding.no_repeat_ngram)

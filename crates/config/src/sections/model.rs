@@ -64,6 +64,8 @@ keys! {
         scale_embeddings: bool = true, Values::Flag;
         /// The share of numbers forgotten while training.
         dropout: f64 = 0.1, SHARE;
+        /// The share forgotten between the matrices of feed-forward networks.
+        feed_forward_dropout: Option<f64> = None, SHARE, Presence::Optional(DROPOUT);
         /// The share of attention's weights forgotten while training.
         attention_dropout: f64 = 0.0, SHARE;
         /// Whether matrices and norms have a bias.
@@ -140,6 +142,8 @@ keys! {
         tied: bool = true, Values::Flag;
         /// The share of numbers forgotten while training.
         dropout: f64 = 0.0, SHARE;
+        /// The share forgotten between the matrices of feed-forward networks.
+        feed_forward_dropout: Option<f64> = None, SHARE, Presence::Optional(DROPOUT);
         /// The share of attention's weights forgotten while training.
         attention_dropout: f64 = 0.0, SHARE;
         /// Whether matrices and norms have a bias.
@@ -178,6 +182,8 @@ keys! {
         scale_embeddings: bool = true, Values::Flag;
         /// The share of numbers forgotten while training.
         dropout: f64 = 0.1, SHARE;
+        /// The share forgotten between the matrices of feed-forward networks.
+        feed_forward_dropout: Option<f64> = None, SHARE, Presence::Optional(DROPOUT);
         /// The share of attention's weights forgotten while training.
         attention_dropout: f64 = 0.0, SHARE;
         /// Whether matrices and norms have a bias.
@@ -188,6 +194,7 @@ keys! {
 }
 
 const KV_HEADS: &str = "as the mechanism says, else one for each query head";
+const DROPOUT: &str = "as `dropout`";
 const FEED_FORWARD: &str = "`4 · d_model`";
 
 words! {

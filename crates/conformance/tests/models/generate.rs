@@ -124,6 +124,23 @@ const TESTS: &[(&str, Test)] = &[
         }
         Ok(())
     }),
+    ("what-never-comes-is-as-if-it-were-not-there", |device| {
+        let fewer = Toy::new(4, scattered, device);
+        let toy = Toy::new(6, scattered, device);
+        let prompts: [&[u32]; 2] = [&[1], &[2, 3]];
+        for config in each_strategy() {
+            let want = fewer.texts(&prompts, &config)?;
+            let got = toy.texts(&prompts, &config.clone().with_never(vec![4, 5]))?;
+            for (got, want) in got.iter().zip(&want) {
+                same_texts(got, want)?;
+            }
+            // And they would have come.
+            let all = toy.texts(&prompts, &config)?.concat();
+            let comes = all.iter().flat_map(|text| &text.tokens).any(|id| *id > 3);
+            expect(comes, || format!("{config:?}: {all:?}"))?;
+        }
+        Ok(())
+    }),
     ("a-narrow-beam-keeps-what-it-finishes", |device| {
         // What it finds is among all texts, in order, and not worse than a narrower one's.
         let toy = Toy::new(4, scattered, device);

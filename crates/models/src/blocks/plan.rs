@@ -19,6 +19,7 @@ pub(crate) struct LayerPlan {
     pub(crate) activation: Activation,
     pub(crate) positions: PositionsConfig,
     pub(crate) dropout: f64,
+    pub(crate) feed_forward_dropout: f64,
     pub(crate) attention_dropout: f64,
     pub(crate) bias: bool,
     pub(crate) epsilon: f64,
@@ -45,6 +46,7 @@ impl LayerPlan {
             ModelError::at_least("kv_heads", 1, kv_heads)?;
         }
         ModelError::share("dropout", self.dropout)?;
+        ModelError::share("feed_forward_dropout", self.feed_forward_dropout)?;
         ModelError::share("attention_dropout", self.attention_dropout)?;
         if !(self.epsilon > 0.0 && self.epsilon.is_finite()) {
             return Err(ModelError::Range {
@@ -116,7 +118,7 @@ impl LayerPlan {
             inner: inward(),
             gate: (self.activation == Activation::Swiglu).then(inward),
             outer: linear([inside, outside], self.bias, &self.of_results, device),
-            dropout: DropoutConfig::new(self.dropout).init(),
+            dropout: DropoutConfig::new(self.feed_forward_dropout).init(),
             activation: self.activation,
         }
     }

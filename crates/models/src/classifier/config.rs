@@ -66,6 +66,8 @@ pub struct ClassifierConfig {
     /// of a layer adds and within its feed-forward network. Default: 0.1.
     #[config(default = 0.1)]
     pub dropout: f64,
+    /// The share forgotten between the matrices of feed-forward networks; `None` is `dropout`.
+    pub feed_forward_dropout: Option<f64>,
     /// The share of attention's weights forgotten while training. Default: none.
     #[config(default = 0.0)]
     pub attention_dropout: f64,
@@ -175,6 +177,7 @@ impl ClassifierConfig {
             activation: self.activation,
             positions: self.positions,
             dropout: self.dropout,
+            feed_forward_dropout: self.feed_forward_dropout.unwrap_or(self.dropout),
             attention_dropout: self.attention_dropout,
             bias: self.bias,
             epsilon: self.epsilon,

@@ -14,6 +14,8 @@ pub struct GenerateConfig {
     pub strategy: Strategy,
     /// The token that ends a text, if one does. Default: none.
     pub end: Option<u32>,
+    /// Tokens that are in no text, as a batch's padding. Default: none.
+    pub never: Vec<u32>,
     /// Tokens before the end may come. Default: 0.
     pub min_length: usize,
     /// Tokens after which a text stops, the end counted. It stops earlier where the model has
@@ -106,6 +108,7 @@ impl GenerateConfig {
         Self {
             strategy,
             end: None,
+            never: vec![],
             min_length: 0,
             max_length: 128,
             no_repeat_ngram: None,
@@ -117,6 +120,12 @@ impl GenerateConfig {
     #[must_use]
     pub fn with_end(self, end: Option<u32>) -> Self {
         Self { end, ..self }
+    }
+
+    /// Tokens that are in no text.
+    #[must_use]
+    pub fn with_never(self, never: Vec<u32>) -> Self {
+        Self { never, ..self }
     }
 
     /// Tokens before the end may come.
@@ -184,11 +193,16 @@ impl GenerateConfig {
         let allowed = format!("at most max_length = {most}");
         range("min_length", &allowed, least, least <= most)?;
         ModelError::at_least("no_repeat_ngram", 1, self.no_repeat_ngram.unwrap_or(1))?;
-        if let Some(end) = self.end {
+        let of_vocabulary = |field, token: u32| {
             let allowed = format!("below the {vocabulary} tokens there are");
-            range("end", &allowed, end, (end as usize) < vocabulary)?;
+            range(field, &allowed, token, (token as usize) < vocabulary)
+        };
+        if let Some(end) = self.end {
+            of_vocabulary("end", end)?;
+            let allowed = "another token than the end";
+            range("never", allowed, end, !self.never.contains(&end))?;
         }
-        Ok(())
+        (self.never.iter()).try_for_each(|token| of_vocabulary("never", *token))
     }
 }
 
@@ -283,6 +297,14 @@ mod tests {
             (
                 greedy().with_end(Some(10)),
                 "end must be below the 10 tokens there are, got 10",
+            ),
+            (
+                greedy().with_never(vec![0, 12]),
+                "never must be below the 10 tokens there are, got 12",
+            ),
+            (
+                greedy().with_never(vec![0, 3]).with_end(Some(3)),
+                "never must be another token than the end, got 3",
             ),
         ] {
             refused(config, message);

@@ -83,6 +83,9 @@ pub(super) fn forbids_nothing(config: &GenerateConfig, made: usize) -> bool {
 
 /// Makes what may not come after a text impossible.
 fn forbid(logs: &mut [f32], draft: &Draft, config: &GenerateConfig) {
+    for token in &config.never {
+        logs[*token as usize] = f32::NEG_INFINITY;
+    }
     if let Some(size) = config.no_repeat_ngram {
         let text = &draft.tokens;
         let before = size - 1;

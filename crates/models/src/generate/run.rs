@@ -1,6 +1,6 @@
 //! The loop around every strategy: prompts go in, rows choose, finished ones are dropped.
 
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 
 use super::beam::Beam;
 use super::next::{Said, forbids_nothing};
@@ -83,11 +83,13 @@ pub fn generate_streaming<Model: Generative, Prompt: AsRef<[u32]>>(
         .flat_map(|prompt| &prompt.as_ref()[..common])
         .copied()
         .collect();
+    let never = Never::new(config, limits.vocabulary, &device);
     let mut logits = model.advance(tokens(&first, count, &device), &mut state);
     loop {
+        let possible = never.without(logits);
         let mut said = match rows.iter().all(|row| row.needs_the_best_alone(config)) {
-            true => Said::best(logits),
-            false => Said::all(logits),
+            true => Said::best(possible),
+            false => Said::all(possible),
         };
         // The rows of the state that go on, and what they go on with.
         let (mut kept, mut next) = (vec![], vec![]);
@@ -117,6 +119,36 @@ fn tokens(ids: &[u32], rows: usize, device: &Device) -> Tensor<2, Int> {
     let ids: Vec<i64> = ids.iter().map(|id| i64::from(*id)).collect();
     let new = ids.len() / rows;
     Tensor::from_data(TensorData::new(ids, [rows, new]), device)
+}
+
+/// Stands for minus infinity, which is not part of what every device promises.
+const LOWEST: f32 = -1e30;
+
+/// The tokens that are in no text, if there are any.
+struct Never(Option<Tensor<2, Bool>>);
+
+impl Never {
+    fn new(config: &GenerateConfig, vocabulary: usize, device: &Device) -> Self {
+        if config.never.is_empty() {
+            return Self(None);
+        }
+        let mut is_never = vec![false; vocabulary];
+        (config.never.iter()).for_each(|token| is_never[*token as usize] = true);
+        let is_never = TensorData::new(is_never, [1, vocabulary]);
+        Self(Some(Tensor::from_data(is_never, device)))
+    }
+
+    /// The logits `[rows, vocabulary]`, so low for them that the probabilities of the others
+    /// add up to one.
+    fn without(&self, logits: Tensor<2>) -> Tensor<2> {
+        match &self.0 {
+            Some(is_never) => {
+                let is_never = is_never.clone().expand(logits.dims());
+                logits.mask_fill(is_never, LOWEST)
+            }
+            None => logits,
+        }
+    }
 }
 
 /// What becomes of one prompt.

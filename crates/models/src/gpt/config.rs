@@ -54,6 +54,8 @@ pub struct GptConfig {
     /// a layer adds and within its feed-forward network, where GPT-2 forgets none. Default: 0.1.
     #[config(default = 0.1)]
     pub dropout: f64,
+    /// The share forgotten between the matrices of feed-forward networks; `None` is `dropout`.
+    pub feed_forward_dropout: Option<f64>,
     /// The share of attention's weights forgotten while training. Default: none.
     #[config(default = 0.0)]
     pub attention_dropout: f64,
@@ -128,6 +130,7 @@ impl GptConfig {
             activation: self.activation,
             positions: self.positions,
             dropout: self.dropout,
+            feed_forward_dropout: self.feed_forward_dropout.unwrap_or(self.dropout),
             attention_dropout: self.attention_dropout,
             bias: self.bias,
             epsilon: self.epsilon,
