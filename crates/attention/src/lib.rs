@@ -73,7 +73,7 @@ pub use multiplicative::multiplicative;
 pub use options::AttentionOptions;
 pub use pattern::Pattern;
 pub use positions::{alibi_slopes, rotate};
-pub use seed::seed;
+pub use seed::{seed, training_pass};
 pub use shape::AttentionShape;
 pub use sparse::{Lsh, fixed, lsh, strided};
 pub use standard::standard;

@@ -1,4 +1,4 @@
-//! Where modules take the seeds of what they draw while training.
+//! Where modules take the seeds of what they draw while training, and know how far it is.
 
 use std::cell::Cell;
 
@@ -6,6 +6,7 @@ use crate::counter::mix;
 
 thread_local! {
     static NEXT: Cell<u64> = const { Cell::new(0) };
+    static PASS: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
 /// Decides what modules draw from here on in this thread: dropout of attention's weights, and
@@ -20,6 +21,18 @@ pub(crate) fn next_seed() -> u64 {
     let next = NEXT.get();
     NEXT.set(next.wrapping_add(1));
     mix(next)
+}
+
+/// Says which training pass the next one in this thread is, for modules that do something once
+/// in so many of them: a training that is gone on with does it when it would have. A thread that
+/// was told none has modules that count for themselves.
+pub fn training_pass(number: u64) {
+    PASS.set(Some(number));
+}
+
+/// The number of the training pass, if anybody said it.
+pub(crate) fn pass_number() -> Option<u64> {
+    PASS.get()
 }
 
 #[cfg(test)]

@@ -131,6 +131,10 @@ fn pattern(problem: &Problem, mask: &Mask, device: &Device) -> Pattern {
         Mask::Strided(stride) => Pattern::Strided { stride: *stride },
         &Mask::Summaries { block, summary } => Pattern::Summaries { block, summary },
         &Mask::Monotonic(window) => Pattern::Monotonic { window },
+        Mask::PowersOfTwo => Pattern::sees(|query, key| {
+            let behind = query - key;
+            behind == 0 || (behind > 0 && behind.unsigned_abs().is_power_of_two())
+        }),
         Mask::Global(places) => Pattern::Global(places.clone()),
         Mask::Documents(ids) => Pattern::Documents(ids.clone()),
         Mask::KeyLengths(lengths) => Pattern::key_lengths(lengths.clone()),

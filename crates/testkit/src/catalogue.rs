@@ -139,6 +139,15 @@ pub fn catalogue() -> Vec<Problem> {
             mask: Mask::Monotonic(30),
             ..Problem::new("monotonic-more-keys", [1, 2, 70, 200, 8])
         },
+        // The first queries have no place among the keys, and see nothing.
+        Problem {
+            mask: Mask::PowersOfTwo,
+            ..Problem::new("function", [1, 2, 13, 9, 4])
+        },
+        Problem {
+            mask: Mask::All(vec![Mask::PowersOfTwo, Mask::Window { left: 70, right: 0 }]),
+            ..Problem::new("function-in-a-window", [2, 1, 150, 150, 8])
+        },
         Problem {
             mask: Mask::Any(vec![
                 Mask::Window { left: 1, right: 1 },

@@ -41,6 +41,9 @@ pub enum Mask {
     /// A query sees the keys up to so many before and after the key of its own number, the
     /// first query being level with the first key.
     Monotonic(usize),
+    /// A query sees its own place and those a power of two before it, as a function says that
+    /// is no other word.
+    PowersOfTwo,
     /// Keys at these places are seen by all, queries at these places see all.
     Global(Vec<usize>),
     /// Place `j` of example `b` belongs to document `ids[b][j]`, and sees only that.
@@ -95,6 +98,13 @@ impl Mask {
             Mask::Summaries { block, summary } => {
                 keys.map(|j| block - j % block > *summary).collect()
             }
+            Mask::PowersOfTwo => keys
+                .map(|j| {
+                    // Both counted from the end, where query and key are level.
+                    let (i, j) = (problem.seq_q - i, problem.seq_k - j);
+                    i > j || (i < j && !(j - i).is_power_of_two())
+                })
+                .collect(),
             Mask::Monotonic(window) => keys.map(|j| i.abs_diff(j) > *window).collect(),
             Mask::Global(places) => keys
                 .map(|j| {
@@ -228,6 +238,10 @@ mod tests {
             ["..xxxx", "...xxx", "x...xx", "xx...x"]
         );
         assert_eq!(picture(Mask::Monotonic(1), 4, 2), ["..", "..", "x.", "xx"]);
+        assert_eq!(
+            picture(Mask::PowersOfTwo, 5, 4),
+            ["xxxx", ".xxx", "..xx", "...x", "x..."]
+        );
         assert_eq!(picture(Mask::Global(vec![1]), 3, 3), ["x.x", "...", "x.x"]);
         let documents = Mask::Documents(vec![vec![0, 0, 1]]);
         assert_eq!(picture(documents, 4, 3), ["xxx", "..x", "..x", "xx."]);

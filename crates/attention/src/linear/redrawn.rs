@@ -11,20 +11,46 @@ use burn::tensor::{Device, Tensor, TensorData};
 
 use super::{FeatureMap, RandomFeatures};
 use crate::counter::mix;
+use crate::seed::pass_number;
 
 /// The random features in use. They are part of a module's record, without being learned:
 /// what was saved computes the same when it is loaded.
 ///
-/// Which come next follows from those in use. Passes are counted from the last draw, or
-/// from when the module was made or loaded.
+/// Which come next follows from those in use, and when, from the number of the training pass
+/// if [`training_pass`](crate::training_pass) said it. Otherwise passes are counted from the
+/// last draw, or from when the module was made or loaded.
 #[derive(Module, Debug)]
 pub struct RedrawnFeatures {
     /// `[count, d_head]`
     directions: RunningState<Tensor<2>>,
     interval: usize,
-    /// Training passes since the last draw. Clones share it, as they share what was drawn.
+    /// Clones share it, as they share what was drawn.
     #[module(skip)]
-    passes: Arc<Mutex<usize>>,
+    passes: Arc<Mutex<Passes>>,
+}
+
+/// How far training is.
+#[derive(Debug, Clone, Default)]
+struct Passes {
+    /// Those since the last draw.
+    counted: usize,
+    /// The number of the last one, if it had one: a pass may come through a layer twice.
+    last: Option<u64>,
+}
+
+impl Passes {
+    /// Takes one more, and says whether it is time to draw others for it.
+    fn are_due(&mut self, number: Option<u64>, interval: usize) -> bool {
+        let is_due = match number {
+            Some(number) => {
+                self.last != Some(number) && number > 0 && number.is_multiple_of(interval as u64)
+            }
+            None => self.counted >= interval,
+        };
+        self.last = number;
+        self.counted = 1 + if is_due { 0 } else { self.counted };
+        is_due
+    }
 }
 
 impl RedrawnFeatures {
@@ -53,11 +79,9 @@ impl RedrawnFeatures {
     pub fn features_of_training_pass(&self) -> FeatureMap {
         // Held until they are drawn: passes of other threads wait for them.
         let mut passes = self.passes.lock().unwrap_or_else(PoisonError::into_inner);
-        if *passes >= self.interval {
+        if passes.are_due(pass_number(), self.interval) {
             self.draw();
-            *passes = 0;
         }
-        *passes += 1;
         self.features()
     }
 
@@ -77,5 +101,34 @@ impl RedrawnFeatures {
             .update(Tensor::from_data(next, (&device, dtype)));
         // An update is in force, and part of a record, only when it was asked for.
         self.directions.value_sync();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn due(numbers: &[Option<u64>]) -> Vec<bool> {
+        let mut passes = Passes::default();
+        let due = |number: &Option<u64>| passes.are_due(*number, 3);
+        numbers.iter().map(due).collect()
+    }
+
+    #[test]
+    fn passes_without_a_number_are_counted() {
+        let got = due(&[None; 7]);
+        assert_eq!(got, [false, false, false, true, false, false, true]);
+    }
+
+    /// Wherever training goes on from, others are drawn at the same passes, and once for each.
+    #[test]
+    fn a_number_says_when() {
+        let of_all = due(&[0, 1, 2, 3, 3, 4, 5, 6].map(Some));
+        assert_eq!(
+            of_all,
+            [false, false, false, true, false, false, false, true]
+        );
+        assert_eq!(due(&[5, 6, 7].map(Some)), [false, true, false]);
+        assert_eq!(due(&[3, 4].map(Some)), [true, false]);
     }
 }

@@ -18,7 +18,11 @@ impl Pattern {
             ..
         } = shape;
         match self {
-            Self::Full | Self::Causal | Self::Window { .. } | Self::Monotonic { .. } => {}
+            Self::Full
+            | Self::Causal
+            | Self::Window { .. }
+            | Self::Monotonic { .. }
+            | Self::Sees(_) => {}
             Self::Block { size } | Self::Summaries { block: size, .. } => assert!(
                 *size > 0,
                 "{op}: the blocks of a pattern must have a size, got 0"

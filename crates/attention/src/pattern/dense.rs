@@ -58,7 +58,8 @@ impl Pattern {
             | Self::Strided { .. }
             | Self::Summaries { .. }
             | Self::Global(_)
-            | Self::Documents(_) => Some(written_out(self, shape, device)),
+            | Self::Documents(_)
+            | Self::Sees(_) => Some(written_out(self, shape, device)),
             Self::KeyPadding(padding) => Some(padding.clone().reshape([batch, 1, 1, seq_k])),
             Self::Dense(mask) => Some(mask.clone()),
             Self::And(a, b) => match (a.hidden(op, shape, device), b.hidden(op, shape, device)) {

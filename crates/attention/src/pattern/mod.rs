@@ -12,6 +12,7 @@ mod picture;
 mod plan;
 mod rows;
 pub(crate) mod rule;
+mod sees;
 mod split;
 mod summary;
 
@@ -21,6 +22,7 @@ pub(crate) use check::fits;
 pub(crate) use plan::{Examples, kept};
 pub use plan::{TilePlan, TileRun};
 pub(crate) use rows::{rows_of, taken};
+pub use sees::Sees;
 pub(crate) use summary::{Stairs, Steps};
 
 /// A rule for which keys each query sees.
@@ -84,6 +86,8 @@ pub enum Pattern {
     Documents(Vec<Vec<usize>>),
     /// Example `b` has only its first `lengths[b]` keys.
     KeyLengths(Vec<usize>),
+    /// A query sees the keys for which a function says so.
+    Sees(Sees),
     /// `[batch, seq_k]`: a key that is `true` is padding, hidden from every query.
     KeyPadding(Tensor<2, Bool>),
     /// `[batch, heads, seq_q, seq_k]`, any of them 1 to stand for all: `true` hides.
@@ -108,6 +112,7 @@ impl Pattern {
             Self::Global(_) => "global places",
             Self::Documents(_) => "documents",
             Self::KeyLengths(_) => "key lengths",
+            Self::Sees(_) => "a function",
             Self::KeyPadding(_) => "key padding",
             Self::Dense(_) => "a dense mask",
             Self::And(..) => "patterns joined by and",

@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use super::sees::Sees;
 use super::summary::{Stairs, Summaries};
 use crate::AttentionShape;
 
@@ -60,6 +61,7 @@ pub(crate) enum Rule {
     /// For each example, its places in stretches of one document.
     Documents(Vec<Vec<Stretch>>),
     KeyLengths(Vec<usize>),
+    Sees(Sees),
     And(Box<Rule>, Box<Rule>),
     Or(Box<Rule>, Box<Rule>),
 }
@@ -105,6 +107,8 @@ impl Rule {
     pub(crate) fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Full, rule) | (rule, Self::Full) => rule,
+            // The other says sooner that nothing is seen.
+            (a @ Self::Sees(_), b) => Self::And(Box::new(b), Box::new(a)),
             (a, b) => Self::And(Box::new(a), Box::new(b)),
         }
     }
@@ -208,14 +212,15 @@ impl Rule {
                 let length = lengths[example];
                 Sight::by(keys.start >= length, keys.end <= length)
             }
-            Self::And(a, b) => {
-                let a = a.tile(shape, example, queries.clone(), keys.clone());
-                let b = b.tile(shape, example, queries, keys);
-                Sight::by(
-                    a == Sight::Nothing || b == Sight::Nothing,
-                    a == Sight::All && b == Sight::All,
-                )
-            }
+            Self::Sees(sees) => sees.tile(first..last + 1, first_key..last_key + 1),
+            Self::And(a, b) => match a.tile(shape, example, queries.clone(), keys.clone()) {
+                Sight::Nothing => Sight::Nothing,
+                Sight::All => b.tile(shape, example, queries, keys),
+                Sight::Part => match b.tile(shape, example, queries, keys) {
+                    Sight::Nothing => Sight::Nothing,
+                    _ => Sight::Part,
+                },
+            },
             Self::Or(a, b) => {
                 let a = a.tile(shape, example, queries.clone(), keys.clone());
                 let b = b.tile(shape, example, queries, keys);
@@ -305,9 +310,11 @@ impl Rule {
             }
             Self::KeyLengths(lengths) if key < lengths[example] => u64::MAX,
             Self::KeyLengths(_) => 0,
-            Self::And(a, b) => {
-                a.seen(shape, example, queries.clone(), key) & b.seen(shape, example, queries, key)
-            }
+            Self::Sees(sees) => sees.seen(first, queries.len(), key_at),
+            Self::And(a, b) => match a.seen(shape, example, queries.clone(), key) {
+                0 => 0,
+                seen => seen & b.seen(shape, example, queries, key),
+            },
             Self::Or(a, b) => {
                 a.seen(shape, example, queries.clone(), key) | b.seen(shape, example, queries, key)
             }
@@ -398,6 +405,7 @@ pub(super) fn bits_from(place: i64) -> u64 {
 mod tests {
     use super::super::summary::Steps;
     use super::*;
+    use crate::Pattern;
 
     fn shape(seq_q: usize, seq_k: usize) -> AttentionShape {
         AttentionShape {
@@ -444,6 +452,7 @@ mod tests {
                 at >= 0 && ids[at as usize] == ids[j]
             }
             Rule::KeyLengths(lengths) => j < lengths[example],
+            Rule::Sees(sees) => sees.one(at, key),
             Rule::And(a, b) => sees(a, shape, example, i, j) && sees(b, shape, example, i, j),
             Rule::Or(a, b) => sees(a, shape, example, i, j) || sees(b, shape, example, i, j),
         }
@@ -460,6 +469,7 @@ mod tests {
         let documents = DOCUMENTS.map(|ids| ids[..seq_k].to_vec());
         let summaries = |block, summary| Rule::Summaries(Summaries { block, summary });
         let stairs = |rise, run, seen| Rule::Stairs(Stairs { rise, run, seen });
+        let odd = || Pattern::sees(|query, key| (query ^ key) & 1 == 1).rule();
         vec![
             Rule::Full,
             Rule::Causal,
@@ -493,6 +503,8 @@ mod tests {
             lengths(),
             Rule::Causal.and(lengths()),
             Rule::Or(Box::new(window(2, 0)), Box::new(lengths())),
+            odd(),
+            odd().and(window(3, 1)),
         ]
     }
 

@@ -70,6 +70,7 @@ impl Pattern {
             Self::Global(places) => Rule::global(places),
             Self::Documents(ids) => Rule::documents(ids),
             Self::KeyLengths(lengths) => Rule::KeyLengths(lengths.clone()),
+            Self::Sees(sees) => Rule::Sees(sees.clone()),
             Self::And(a, b) => a.rule().and(b.rule()),
             Self::Or(a, b) => Rule::Or(Box::new(a.rule()), Box::new(b.rule())),
         }

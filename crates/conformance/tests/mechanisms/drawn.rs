@@ -101,6 +101,7 @@ fn mask(batch: usize, seq_k: usize) -> impl Strategy<Value = Mask> {
         1 => (1..40usize, 0..6usize)
             .prop_map(|(block, summary)| Mask::Summaries { block, summary }),
         1 => (0..40usize).prop_map(Mask::Monotonic),
+        1 => Just(Mask::PowersOfTwo),
         1 => places().prop_map(Mask::Global),
         1 => proptest::collection::vec(proptest::collection::vec(0..3usize, seq_k), batch)
             .prop_map(Mask::Documents),
