@@ -13,7 +13,7 @@ use zoo_models::{
 };
 
 use crate::TrainError;
-use crate::learn::{Learns, TextWindow};
+use crate::learn::{Example, Learns, TextWindow};
 use crate::write::Translates;
 
 /// Examples that are looked at side by side.
@@ -385,7 +385,7 @@ fn add_loss<M: Learns>(
         .loss(rows, 0.0, device)
         .map_err(TrainError::model("validation"))?
         .into_scalar::<f32>();
-    loss.add(f64::from(mean), rows.iter().map(|row| M::said(row)).sum());
+    loss.add(f64::from(mean), rows.iter().map(|row| row.said()).sum());
     Ok(())
 }
 

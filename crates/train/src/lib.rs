@@ -38,7 +38,7 @@ pub use self::classify::Classified;
 pub use self::error::TrainError;
 pub use self::evaluate::DataPart;
 pub use self::judge::{Exam, Judge, Judged, Judgement, Outcome, Sample, Speech, bleu_of};
-pub use self::learn::{Ending, Finished, Learns, TextWindow, TrainOptions, train};
+pub use self::learn::{Ending, Example, Finished, Learns, TextWindow, TrainOptions, train};
 pub use self::run::{Best, Checkpoint, Checkpoints, RunFolder};
 pub use self::texts::{Texts, TextsRead, read_texts};
 pub use self::trained::{AVERAGE, AnyModel, Trained, Which};

@@ -14,7 +14,7 @@ use super::optimizer::optimizer;
 use super::pass::Passes;
 use super::precision::{Scaling, burn_dtype};
 use super::schedule::Rates;
-use super::{Ending, Finished, Lesson, Started};
+use super::{Ending, Example, Finished, Lesson, Started};
 use crate::TrainError;
 use crate::judge::{Exam, Judge, Judged, Judgement, Speech, bleu_of};
 use crate::learn::lesson::Part;
@@ -194,7 +194,7 @@ impl<'a, M: Judged> Course<'a, M> {
         let count = config.training.accumulate * self.passes.devices.len();
         let batches: Vec<Vec<M::Example>> =
             (0..count).map(|_| self.lesson.batches.next()).collect();
-        sum.tokens += batches.iter().flatten().map(M::tokens).sum::<usize>();
+        sum.tokens += batches.iter().flatten().map(Example::tokens).sum::<usize>();
         let Some(model) = self.model.take() else {
             unreachable!("a model is there between steps");
         };

@@ -7,6 +7,7 @@
 
 mod batches;
 mod course;
+mod example;
 mod gradients;
 mod lesson;
 mod model;
@@ -27,9 +28,10 @@ use zoo_models::{Classifier, Gpt, Han, Seq2Seq, Transformer};
 use self::batches::Batches;
 pub(crate) use self::batches::pieces_of;
 use self::course::Course;
+pub use self::example::{Example, TextWindow};
 use self::lesson::Lesson;
 pub(crate) use self::lesson::check_lengths;
-pub use self::model::{Learns, TextWindow};
+pub use self::model::Learns;
 pub(crate) use self::schedule::Falls;
 use crate::run::{About, Best, Opening, RunFolder};
 use crate::show::Show;

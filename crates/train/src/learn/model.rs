@@ -10,25 +10,12 @@ use zoo_models::{
     Classifier, Documents, Gpt, Han, ModelError, Seq2Seq, Tokens, Transformer, token_loss,
 };
 
-/// A piece of running text, and what comes after each of its tokens.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TextWindow {
-    /// What is given.
-    pub input: Vec<u32>,
-    /// The same, one place on.
-    pub target: Vec<u32>,
-}
+use super::{Example, TextWindow};
 
 /// A model that can be trained here.
 pub trait Learns: Module + Display + Sync + 'static {
     /// What it learns from.
-    type Example: Clone + Send + Sync + 'static;
-
-    /// How many tokens or classes are to be said of an example: what a loss is the mean of.
-    fn said(example: &Self::Example) -> usize;
-
-    /// How many tokens are read and said, as speed is counted.
-    fn tokens(example: &Self::Example) -> usize;
+    type Example: Example;
 
     /// The mean cross-entropy of what is to be said of the examples, `[1]` in `f32`.
     ///
@@ -45,14 +32,6 @@ pub trait Learns: Module + Display + Sync + 'static {
 
 impl Learns for Transformer {
     type Example = PairIds;
-
-    fn said(example: &PairIds) -> usize {
-        example.target.len() + 1
-    }
-
-    fn tokens(example: &PairIds) -> usize {
-        example.source.len() + Self::said(example)
-    }
 
     fn loss(
         &self,
@@ -73,14 +52,6 @@ impl Learns for Transformer {
 impl Learns for Seq2Seq {
     type Example = PairIds;
 
-    fn said(example: &PairIds) -> usize {
-        example.target.len() + 1
-    }
-
-    fn tokens(example: &PairIds) -> usize {
-        example.source.len() + Self::said(example)
-    }
-
     fn loss(
         &self,
         examples: &[&PairIds],
@@ -96,14 +67,6 @@ impl Learns for Seq2Seq {
 
 impl Learns for Gpt {
     type Example = TextWindow;
-
-    fn said(example: &TextWindow) -> usize {
-        example.target.len()
-    }
-
-    fn tokens(example: &TextWindow) -> usize {
-        example.target.len()
-    }
 
     fn loss(
         &self,
@@ -122,14 +85,6 @@ impl Learns for Gpt {
 impl Learns for Classifier {
     type Example = LabelledIds;
 
-    fn said(_: &LabelledIds) -> usize {
-        1
-    }
-
-    fn tokens(example: &LabelledIds) -> usize {
-        example.ids.len()
-    }
-
     fn loss(
         &self,
         examples: &[&LabelledIds],
@@ -145,14 +100,6 @@ impl Learns for Classifier {
 
 impl Learns for Han {
     type Example = DocumentIds;
-
-    fn said(_: &DocumentIds) -> usize {
-        1
-    }
-
-    fn tokens(example: &DocumentIds) -> usize {
-        example.sentences.iter().map(Vec::len).sum()
-    }
 
     fn loss(
         &self,

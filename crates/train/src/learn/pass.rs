@@ -5,7 +5,7 @@ use burn::tensor::{DType, Device, Tensor};
 use zoo_models::ModelError;
 
 use super::precision::rounded;
-use super::{Learns, gradients};
+use super::{Example, Learns, gradients};
 
 /// How passes are made.
 #[derive(Debug, Clone)]
@@ -29,6 +29,17 @@ pub(crate) struct Passed {
     pub(crate) loss: Tensor<1>,
 }
 
+/// What every device knows of a step.
+struct Step {
+    number: usize,
+    /// Batches of each device, but for a last one that may have fewer.
+    passes: usize,
+    /// How much is to be said in all of them.
+    total: usize,
+    /// What a loss is multiplied by on its way back.
+    scale: f64,
+}
+
 impl Passes {
     /// The gradients of the mean loss over all batches together, as if they were one.
     pub(crate) fn make<M: Learns>(
@@ -38,16 +49,21 @@ impl Passes {
         step: usize,
         scale: f64,
     ) -> Result<Passed, ModelError> {
-        let said = |batch: &Vec<M::Example>| batch.iter().map(M::said).sum::<usize>();
+        let said = |batch: &Vec<M::Example>| batch.iter().map(Example::said).sum::<usize>();
         let total: usize = batches.iter().map(said).sum();
+        let step = Step {
+            number: step,
+            passes: batches.len().div_ceil(self.devices.len()),
+            total,
+            scale,
+        };
         let [first, others @ ..] = self.devices.as_slice() else {
             unreachable!("there is a device");
         };
-        let share = batches.len().div_ceil(self.devices.len());
-        let mut shares = batches.chunks(share);
+        let mut shares = batches.chunks(step.passes);
         let own = shares.next().unwrap_or_default();
         if others.is_empty() {
-            return self.on_device(model, own, total, first, seed(self.seed, step, 0), scale);
+            return self.on_device(model, own, 0, &step);
         }
         let passed = std::thread::scope(|scope| {
             let workers: Vec<_> = others
@@ -55,14 +71,14 @@ impl Passes {
                 .zip(shares)
                 .enumerate()
                 .map(|(at, (device, batches))| {
-                    let drawn = seed(self.seed, step, 1 + at);
+                    let step = &step;
                     scope.spawn(move || {
                         let model = model.clone().fork(device);
-                        self.on_device(&model, batches, total, device, drawn, scale)
+                        self.on_device(&model, batches, 1 + at, step)
                     })
                 })
                 .collect();
-            let own = self.on_device(model, own, total, first, seed(self.seed, step, 0), scale);
+            let own = self.on_device(model, own, 0, &step);
             let mut passed = vec![own];
             for worker in workers {
                 passed.push(
@@ -90,16 +106,16 @@ impl Passes {
         })
     }
 
-    /// The part of the gradients that a device's batches make.
+    /// The part of the gradients that the batches of a device make, by its number.
     fn on_device<M: Learns>(
         &self,
         model: &M,
         batches: &[Vec<M::Example>],
-        total: usize,
-        device: &Device,
-        drawn: u64,
-        scale: f64,
+        device: usize,
+        step: &Step,
     ) -> Result<Passed, ModelError> {
+        let drawn = seed(self.seed, step.number, device);
+        let device = &self.devices[device];
         device.seed(drawn);
         zoo_attention::seed(drawn);
         let copy;
@@ -112,24 +128,25 @@ impl Passes {
         };
         let mut sum = GradientsAccumulator::new();
         let mut whole: Option<Tensor<1>> = None;
-        for batch in batches {
+        for (at, batch) in batches.iter().enumerate() {
+            zoo_attention::training_pass((step.number * step.passes + at) as u64);
             let examples: Vec<&M::Example> = batch.iter().collect();
-            let said: usize = batch.iter().map(M::said).sum();
-            let share = said as f64 / total.max(1) as f64;
+            let said: usize = batch.iter().map(Example::said).sum();
+            let share = said as f64 / step.total.max(1) as f64;
             let loss = computing.loss(&examples, self.smoothing, device)? * share;
             let shown = loss.clone().inner();
             whole = Some(match whole {
                 Some(whole) => whole + shown,
                 None => shown,
             });
-            let back = (loss * scale).backward();
+            let back = (loss * step.scale).backward();
             let of_batch = GradientsParams::from_grads(back, computing);
             match batches.len() {
-                1 => return Ok(self.passed(computing, of_batch, whole, scale, device)),
+                1 => return Ok(self.passed(computing, of_batch, whole, step.scale, device)),
                 _ => sum.accumulate(computing, of_batch),
             }
         }
-        Ok(self.passed(computing, sum.grads(), whole, scale, device))
+        Ok(self.passed(computing, sum.grads(), whole, step.scale, device))
     }
 
     fn passed<M: Learns>(

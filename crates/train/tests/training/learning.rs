@@ -6,7 +6,7 @@ use zoo_config::Config;
 use zoo_models::weights::Weights;
 use zoo_train::{Ending, Finished, TrainOptions, train};
 
-use crate::support::{Folder, config};
+use crate::support::{Folder, column, config};
 
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
     let trial = |name: &str, test: fn(&Opened)| {
@@ -22,6 +22,7 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
         trial("batches_add_up_to_a_large_one", batches_add_up),
         trial("clipping_takes_all_gradients_together", clipping_takes_all),
         trial("it_stops_when_validation_gets_no_better", stops_early),
+        trial("the_rate_goes_as_the_schedule_says", rates_of_schedules),
     ];
     for precision in [Dtype::Bf16, Dtype::F16] {
         let name = format!("learning::a_pass_in_{precision}_keeps_weights_in_f32");
@@ -144,12 +145,7 @@ fn every_model_learns(opened: &Opened) {
         let config =
             Config::parse("model.toml", &text, &[]).unwrap_or_else(|error| panic!("{error}"));
         let finished = train(&config, &quiet()).unwrap_or_else(|error| panic!("{model}: {error}"));
-        let table = std::fs::read_to_string(finished.folder.file("train.csv")).unwrap();
-        let losses: Vec<f64> = table
-            .lines()
-            .skip(1)
-            .map(|line| line.split(',').nth(2).unwrap().parse().unwrap())
-            .collect();
+        let losses = column(&finished.folder.file("train.csv"), "loss");
         assert!(losses[5] < losses[0], "{model}: {losses:?}");
     }
 }
@@ -184,18 +180,9 @@ const ONE_STEP: [&str; 8] = [
 ];
 
 fn one_step(opened: &Opened, clipping: &str, changes: &[&str]) -> Vec<f32> {
-    let folder = Folder::new();
     let clipping = format!("optimizer.clipping = {clipping}");
-    let text = crate::support::config_text(opened, &folder, &[]);
-    // Inline tables cannot be added to: those lines are flags of the command line.
-    let mut flags: Vec<zoo_config::Override> = vec![];
-    let own = ONE_STEP.into_iter().chain([clipping.as_str()]);
-    for line in own.chain(changes.iter().copied()) {
-        flags.push(zoo_config::Override::set(&line.replacen(" = ", "=", 1)).unwrap());
-    }
-    let config =
-        Config::parse("small.toml", &text, &flags).unwrap_or_else(|error| panic!("{error}"));
-    weights(&train(&config, &quiet()).unwrap_or_else(|error| panic!("{error}")))
+    let changes = [&ONE_STEP, &[clipping.as_str()][..], changes].concat();
+    weights(&run(opened, &Folder::new(), &changes))
 }
 
 fn batches_add_up(opened: &Opened) {
@@ -252,6 +239,48 @@ fn stops_early(opened: &Opened) {
     assert!(finished.steps < 50, "{}", finished.steps);
     let best = finished.best.unwrap();
     assert_eq!(finished.steps, best.step + 2);
+}
+
+/// Each schedule by itself is tested where it is written; here is what a run makes of one that
+/// follows from the model, and of one that follows from validations.
+fn rates_of_schedules(opened: &Opened) {
+    let rates = |changes: &[&str]| {
+        let always = ["training.log_every = 1", "validation.samples = 0"];
+        let folder = Folder::new();
+        let finished = run(opened, &folder, &[&always, changes].concat());
+        column(&finished.folder.file("train.csv"), "rate")
+    };
+    let noam = rates(&[
+        "training.steps = 4",
+        "schedule.kind = \"noam\"",
+        "schedule.warmup = 2",
+        "optimizer.learning_rate = 1.0",
+    ]);
+    // By steps, and d_model = 8.
+    let rising = [1.0, 2.0, 3.0, 4.0]
+        .map(|step: f64| 8_f64.powf(-0.5) * step.powf(-0.5).min(step * 2_f64.powf(-1.5)));
+    assert_eq!(noam.len(), rising.len(), "{noam:?}");
+    for (got, want) in noam.iter().zip(rising) {
+        assert!((got - want).abs() < 1e-6 * want, "{noam:?}, not {rising:?}");
+    }
+    // So large a rate makes it worse at once, and then hardly better.
+    let plateau = rates(&[
+        "training.steps = 12",
+        "schedule.kind = \"plateau\"",
+        "schedule.warmup = 0",
+        "schedule.patience = 1",
+        "schedule.factor = 0.5",
+        "schedule.final_share = 0.0",
+        "validation.every = 1",
+        "validation.metric = \"loss\"",
+        "optimizer.learning_rate = 3.0",
+    ]);
+    assert_eq!(plateau[0], 3.0);
+    assert!(plateau[11] < 3.0, "{plateau:?}");
+    for pair in plateau.windows(2) {
+        let share = pair[1] / pair[0];
+        assert!(share == 1.0 || share == 0.5, "{plateau:?}");
+    }
 }
 
 fn mixed_precision(opened: &Opened, precision: Dtype) {

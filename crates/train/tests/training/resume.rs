@@ -11,27 +11,31 @@ use zoo_train::{Ending, TrainOptions, train};
 use crate::support::{Folder, config, config_text, last_weights, said, zoo};
 
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
-    let opened = [opened.clone(), opened.clone(), opened.clone()];
-    let [killed, stopped, other] = opened;
-    vec![
-        Trial::test(
-            "resume::after_kill_it_ends_with_the_same_weights",
-            move || {
-                after_kill(&killed);
-                Ok(())
-            },
-        ),
-        Trial::test(
-            "resume::after_a_polite_stop_it_ends_with_the_same_weights",
-            move || {
-                after_stop(&stopped);
-                Ok(())
-            },
-        ),
-        Trial::test("resume::another_config_is_no_continuation", move || {
-            with_another_config(&other);
+    let trial = |name: &str, test: fn(&Opened)| {
+        let opened = opened.clone();
+        Trial::test(format!("resume::{name}"), move || {
+            test(&opened);
             Ok(())
-        }),
+        })
+    };
+    vec![
+        trial("after_kill_it_ends_with_the_same_weights", after_kill),
+        trial(
+            "after_a_polite_stop_it_ends_with_the_same_weights",
+            |opened| after_stop(opened, &[]),
+        ),
+        trial(
+            "random_features_are_drawn_anew_at_the_same_steps",
+            |opened| {
+                let performer = "{ kind = \"performer\", features = 6, redraw = 5 }";
+                let attention = ["encoder", "decoder"]
+                    .map(|part| format!("model.{part}_attention = {performer}"));
+                let [encoder, decoder] = &attention;
+                let changes = [encoder, decoder, "model.attention_dropout = 0.0"];
+                after_stop(opened, &changes);
+            },
+        ),
+        trial("another_config_is_no_continuation", with_another_config),
     ]
 }
 
@@ -103,8 +107,8 @@ fn after_kill(opened: &Opened) {
     assert_eq!(steps, expected, "rising, each once");
 }
 
-fn after_stop(opened: &Opened) {
-    let steps = ["training.steps = 9", "training.accumulate = 2"];
+fn after_stop(opened: &Opened, changes: &[&str]) {
+    let steps = [&["training.steps = 9", "training.accumulate = 2"], changes].concat();
     let whole = Folder::new();
     let quiet = || TrainOptions {
         quiet: true,

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use zoo_backend::Opened;
-use zoo_config::Config;
+use zoo_config::{Config, Override};
 
 /// A folder of a test's own.
 pub(crate) struct Folder(PathBuf);
@@ -39,8 +39,8 @@ impl Drop for Folder {
     }
 }
 
-/// A config of a very small Transformer that copies letters, with everything in it that is
-/// drawn, and other sections added or changed by lines such as `training.steps = 4`.
+/// The file of a very small Transformer that copies letters, with everything in it that is
+/// drawn, and other sections added by lines such as `training.steps = 4`.
 pub(crate) fn config_text(opened: &Opened, folder: &Folder, changes: &[&str]) -> String {
     let output = folder.join("runs");
     let mut text = format!(
@@ -61,9 +61,25 @@ pub(crate) fn config_text(opened: &Opened, folder: &Folder, changes: &[&str]) ->
     text
 }
 
+/// The same read, with anything added or changed by such lines.
 pub(crate) fn config(opened: &Opened, folder: &Folder, changes: &[&str]) -> Config {
-    let text = config_text(opened, folder, changes);
-    Config::parse("small.toml", &text, &[]).unwrap_or_else(|error| panic!("{error}\n{text}"))
+    let text = config_text(opened, folder, &[]);
+    // Inline tables cannot be added to: the lines are flags of the command line.
+    let flag = |line: &&str| Override::set(&line.replacen(" = ", "=", 1));
+    let flags: Result<Vec<Override>, _> = changes.iter().map(flag).collect();
+    let config = Config::parse("small.toml", &text, &flags.unwrap());
+    config.unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+/// The numbers of a column of `train.csv` or `valid.csv`.
+pub(crate) fn column(table: &Path, name: &str) -> Vec<f64> {
+    let text = std::fs::read_to_string(table).unwrap();
+    let mut lines = text.lines().map(|line| line.split(','));
+    let at = lines.next().unwrap().position(|column| column == name);
+    let at = at.unwrap_or_else(|| panic!("there is no {name} in {text}"));
+    lines
+        .map(|mut line| line.nth(at).unwrap().parse().unwrap())
+        .collect()
 }
 
 /// The `zoo` program with these arguments, one thread, and lines for output.
