@@ -1,7 +1,7 @@
 //! Where does each word look? Prints the weights of one causal attention.
 //!
-//! ```text
-//! cargo run --release -p zoo-examples --features flex --bin where_it_looks [BACKEND]
+//! ```sh
+//! cargo run --release -p zoo-examples --features flex --bin where_it_looks
 //! ```
 //!
 //! The words carry two hand-made features, "is an animal" and "is a place".
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use burn::tensor::Tensor;
 use zoo_attention::{AttentionOptions, Pattern, standard};
-use zoo_backend::{BackendWord, Dtype};
+use zoo_backend::Opened;
 
 /// A word, what it asks for and what it has: `[animal, place]`.
 const SENTENCE: [(&str, [f32; 2], [f32; 2]); 8] = [
@@ -28,20 +28,10 @@ const SENTENCE: [(&str, [f32; 2], [f32; 2]); 8] = [
 ];
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    zoo_examples::on_device(run)
 }
 
-fn run() -> Result<(), Box<dyn Error>> {
-    let word = std::env::args().nth(1).unwrap_or_else(|| "flex".to_owned());
-    let opened = zoo_backend::open(word.parse::<BackendWord>()?, Dtype::F32)?;
-    println!("device: {opened}\n");
-
+fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
     let words = SENTENCE.map(|(word, _, _)| word);
     let asks = SENTENCE.map(|(_, asks, _)| asks);
     let has = SENTENCE.map(|(_, _, has)| has);

@@ -2,10 +2,11 @@
 
 use std::process::Command;
 
-fn run(program: &str) -> String {
+fn run(program: &str, arguments: &[&str]) -> String {
     let backend = std::env::var("ZOO_BACKEND").unwrap_or_else(|_| "flex".to_owned());
     let output = Command::new(program)
         .arg(&backend)
+        .args(arguments)
         .output()
         .expect("cargo built it");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -16,7 +17,7 @@ fn run(program: &str) -> String {
 
 #[test]
 fn the_pronoun_looks_at_the_cat() {
-    let said = run(env!("CARGO_BIN_EXE_where_it_looks"));
+    let said = run(env!("CARGO_BIN_EXE_where_it_looks"), &[]);
     let column = |line: &str, n: usize| line.chars().skip(9 + 8 * n).take(8).collect::<String>();
     let row = |word: &str| {
         said.lines()
@@ -66,4 +67,114 @@ fn every_pattern_has_a_picture() {
         );
     }
     std::fs::remove_dir_all(&folder).expect("the test's own folder");
+}
+
+/// The number at the end of the line that begins so.
+fn number(said: &str, line: &str) -> f64 {
+    let line = said.lines().find(|it| it.starts_with(line));
+    let line = line.unwrap_or_else(|| panic!("no {line:?} in\n{said}"));
+    let last = line.split_whitespace().last().unwrap_or_default();
+    last.parse()
+        .unwrap_or_else(|_| panic!("no number in {line}"))
+}
+
+#[test]
+fn a_swapped_mechanism_has_the_same_weights() {
+    let said = run(env!("CARGO_BIN_EXE_swap_mechanism"), &[]);
+    assert!(number(&said, "flash") < 1e-5, "{said}");
+    assert!(number(&said, "linear") > 1e-4, "{said}");
+}
+
+#[test]
+fn a_long_sequence_takes_little_memory() {
+    // Long enough that weights would be more than everything else, short enough for a software
+    // adapter.
+    let said = run(env!("CARGO_BIN_EXE_long_context"), &["1024"]);
+    let losses: Vec<f64> = said
+        .lines()
+        .filter_map(|line| line.split("loss ").nth(1)?.split(',').next()?.parse().ok())
+        .collect();
+    assert!(losses.len() == 3 && losses[2] < losses[0], "{said}");
+    assert!(said.contains("with its weights held: 0.07 GB"), "{said}");
+}
+
+#[test]
+fn an_own_pattern_is_as_exact_as_any() {
+    let said = run(env!("CARGO_BIN_EXE_custom_pattern"), &[]);
+    assert!(said.contains("log-sparse: 9.4% of"), "{said}");
+    assert!(said.contains("█ · · · █ · █ █ █ · "), "{said}");
+    let differ = said
+        .split("differ by ")
+        .nth(1)
+        .and_then(|it| it.split(' ').next());
+    let differ: f64 = differ.and_then(|it| it.parse().ok()).expect("a number");
+    assert!(differ < 1e-5, "{said}");
+}
+
+#[test]
+fn a_cache_changes_no_text() {
+    let said = run(env!("CARGO_BIN_EXE_decode_with_cache"), &["12"]);
+    assert!(said.contains("the same text: ["), "{said}");
+}
+
+#[test]
+fn what_pytorch_saved_is_read() {
+    let said = run(env!("CARGO_BIN_EXE_import_pytorch"), &[]);
+    assert!(said.contains("parameters"), "{said}");
+    assert!(
+        said.contains("[1, 2, 3] goes on with [1, 6, 6, 6, 6, 6]"),
+        "{said}"
+    );
+}
+
+#[test]
+fn an_own_operation_has_its_gradient() {
+    let said = run(env!("CARGO_BIN_EXE_own_backend_extension"), &[]);
+    assert!(
+        said.contains("softsign  [-0.75, -0.5, 0.0, 0.3333333"),
+        "{said}"
+    );
+    assert!(
+        said.contains("slope     [0.0625, 0.25, 1.0, 0.4444444"),
+        "{said}"
+    );
+}
+
+#[test]
+fn phrases_are_translated() {
+    let said = run(env!("CARGO_BIN_EXE_translate"), &[]);
+    for target in [
+        "lange nicht gesehen",
+        "guten morgen",
+        "bis morgen früh",
+        "nein",
+    ] {
+        assert!(said.contains(target), "{said}");
+    }
+}
+
+#[test]
+fn a_document_is_shaded_by_what_tells_its_class() {
+    let said = run(env!("CARGO_BIN_EXE_classify_document"), &[]);
+    let verdict = said
+        .lines()
+        .find_map(|line| line.strip_prefix("it is about "));
+    let verdict = verdict.and_then(|line| line.strip_suffix(':')?.split_once(", and it says "));
+    let (is, says) = verdict.expect(&said);
+    assert_eq!(is, says, "{said}");
+    assert!(said.contains("\x1b[38;2;0;0;0;48;2;255;"), "{said}");
+}
+
+#[test]
+fn an_argument_that_is_no_number_is_told() {
+    let output = Command::new(env!("CARGO_BIN_EXE_long_context"))
+        .args(["flex", "many"])
+        .output()
+        .expect("cargo built it");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("argument 2, \"many\": invalid digit"),
+        "{said}"
+    );
 }

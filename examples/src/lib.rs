@@ -1,0 +1,47 @@
+//! What every example begins with: a device by its word, and errors as sentences.
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use zoo_backend::{BackendWord, Dtype, Opened};
+
+/// Runs an example on the device that the first argument names (default: flex).
+pub fn on_device(example: impl FnOnce(&Opened) -> Result<(), Box<dyn Error>>) -> ExitCode {
+    let word = argument(0, "flex".to_owned());
+    let opened = word.and_then(|word| open(&word));
+    let outcome = opened.and_then(|opened| {
+        println!("device: {opened}\n");
+        // The same numbers each time.
+        opened.device.seed(1);
+        example(&opened)
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn open(word: &str) -> Result<Opened, Box<dyn Error>> {
+    Ok(zoo_backend::open(word.parse::<BackendWord>()?, Dtype::F32)?)
+}
+
+/// An argument by its number, or what is usual if there are fewer.
+///
+/// # Errors
+///
+/// If it is not what it should be.
+pub fn argument<T>(number: usize, usual: T) -> Result<T, Box<dyn Error>>
+where
+    T: std::str::FromStr<Err: std::fmt::Display>,
+{
+    match std::env::args().nth(1 + number) {
+        None => Ok(usual),
+        Some(text) => {
+            let read = text.parse();
+            read.map_err(|error| format!("argument {}, {text:?}: {error}", 1 + number).into())
+        }
+    }
+}
