@@ -4,6 +4,7 @@
 mod cached;
 mod classifier;
 mod drawn;
+mod encoder;
 mod fused;
 mod generate;
 mod golden;
@@ -47,6 +48,7 @@ fn trials(opened: &Opened) -> Vec<Trial> {
     let mut trials = gpt::trials(device);
     trials.extend(transformer::trials(device));
     trials.extend(classifier::trials(device));
+    trials.extend(encoder::trials(device));
     trials.extend(seq2seq::trials(device));
     trials.extend(cached::trials(device));
     trials.extend(generate::trials(device));

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::nn::{Dropout, LayerNorm};
 use burn::tensor::Tensor;
-use zoo_attention::{DecodeCache, MultiHeadAttention};
+use zoo_attention::{DecodeCache, MultiHeadAttention, Pattern};
 use zoo_fused::{add_dropout, layer_norm};
 
 use super::self_attention::{Sight, advance};
@@ -36,6 +36,14 @@ impl EncoderLayer {
     /// - result: the same
     pub(crate) fn forward(&self, places: Tensor<3>, sight: Sight<'_>) -> Tensor<3> {
         self.through(places, |places| sight.attend(&self.attention, places))
+    }
+
+    /// The same, seeing what a pattern shows.
+    pub(crate) fn seeing(&self, places: Tensor<3>, pattern: Pattern) -> Tensor<3> {
+        self.through(places, |places| {
+            let [query, key, value] = [places.clone(), places.clone(), places];
+            self.attention.forward(query, key, value, pattern)
+        })
     }
 
     /// [`forward`](Self::forward), noting where the layer looks.

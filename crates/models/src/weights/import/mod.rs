@@ -3,6 +3,7 @@
 //! | function | of |
 //! |---|---|
 //! | [`nn_transformer`] | PyTorch's `nn.Transformer`, between embeddings and an output |
+//! | [`burn_encoder`] | burn-nn's `TransformerEncoder` |
 //! | [`gpt2`] | GPT-2 as it was published, and models that are named like it |
 //! | [`nn_gru_han`] | hierarchical attention over PyTorch's `nn.GRU` |
 //!
@@ -19,6 +20,7 @@
 //! # }
 //! ```
 
+mod burn_encoder;
 mod gpt2;
 mod han;
 mod matrix;
@@ -28,6 +30,7 @@ use std::collections::BTreeMap;
 
 use burn::tensor::TensorData;
 
+pub use self::burn_encoder::burn_encoder;
 pub use self::gpt2::gpt2;
 pub use self::han::nn_gru_han;
 use self::matrix::{one_row, rows_in_parts, turned};
