@@ -78,6 +78,7 @@ impl Check {
                     backends: self.backends.clone(),
                     filter: None,
                     hub: true,
+                    outside: true,
                     timings: false,
                 };
                 test.run()

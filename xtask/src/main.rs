@@ -11,6 +11,7 @@ mod config_docs;
 mod doctor;
 mod hub;
 mod libtorch;
+mod outside;
 mod packages;
 mod places;
 mod program;

@@ -9,7 +9,7 @@ use clap::Args;
 
 use crate::backends::{Backends, Environment};
 use crate::build::{self, Built};
-use crate::{doctor, packages, places};
+use crate::{doctor, outside, packages, places};
 
 #[derive(Args)]
 pub(crate) struct Test {
@@ -22,6 +22,10 @@ pub(crate) struct Test {
     /// Test zoo-hub too, whose SQL engine takes minutes to compile
     #[arg(long)]
     pub(crate) hub: bool,
+
+    /// Test a project outside the workspace too, which compiles a Burn of its own
+    #[arg(long)]
+    pub(crate) outside: bool,
 
     /// Have cargo write a report of where the build's time went
     #[arg(long)]
@@ -52,6 +56,10 @@ impl Test {
             plain
                 .notes
                 .push(format!("NOT run: {} (--hub)", packages::HUB));
+        }
+        if !self.outside {
+            let note = "NOT run: a project outside the workspace (--outside)";
+            plain.notes.push(note.to_owned());
         }
         plain.print("no device");
         total.add(plain);
@@ -95,6 +103,10 @@ impl Test {
         if self.hub {
             let arguments = ["test", "--no-run", "--quiet", "--package", packages::HUB];
             programs.extend(build::cargo_build(&arguments, &Environment::new())?.0);
+        }
+
+        if self.outside {
+            programs.extend(outside::build()?);
         }
 
         let features = packages::features(&self.backends.features());

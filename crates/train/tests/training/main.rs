@@ -7,6 +7,7 @@ mod checkpoints;
 mod learning;
 mod refusals;
 mod resume;
+mod soak;
 mod support;
 
 use std::process::ExitCode;
@@ -39,6 +40,7 @@ fn open() -> Result<Opened, Box<dyn std::error::Error>> {
 fn trials(opened: &Opened) -> Vec<Trial> {
     let mut trials = learning::trials(opened);
     trials.extend(resume::trials(opened));
+    trials.extend(soak::trial(opened));
     trials.extend(checkpoints::trials(opened));
     trials.extend(refusals::trials(opened));
     trials

@@ -40,7 +40,7 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
 }
 
 /// How long a test waits for a checkpoint: a software GPU compiles its kernels first.
-const PATIENCE: Duration = Duration::from_secs(300);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 fn after_kill(opened: &Opened) {
     // Checkpoints at other steps than validations and lines of the log; several epochs.
@@ -136,7 +136,7 @@ fn after_stop(opened: &Opened, changes: &[&str]) {
 }
 
 /// Bit for bit on flex, which adds in one order; elsewhere threads may add in another.
-fn same(opened: &Opened, whole: &Folder, resumed: &Folder) {
+pub(crate) fn same(opened: &Opened, whole: &Folder, resumed: &Folder) {
     let [whole, resumed] = [whole, resumed].map(|folder| folder.join("runs/small"));
     if opened.word.backend == Backend::Flex {
         assert!(

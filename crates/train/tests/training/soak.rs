@@ -1,0 +1,79 @@
+//! A run that is killed again and again ends as one that never was.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use libtest_mimic::Trial;
+use zoo_backend::{Backend, Opened};
+use zoo_train::RunFolder;
+
+use crate::resume::{PATIENCE, same};
+use crate::support::{Folder, config_text, said, zoo};
+
+/// It is about what is on the disk, which no device has a say in: on flex alone, where a step is
+/// quick and the end is the same bit for bit. `ZOO_SOAK=1` makes it long.
+pub(crate) fn trial(opened: &Opened) -> Option<Trial> {
+    if opened.word.backend != Backend::Flex {
+        return None;
+    }
+    let (steps, kills) = match std::env::var_os("ZOO_SOAK") {
+        Some(_) => (1000, 20),
+        None => (60, 3),
+    };
+    let opened = opened.clone();
+    let name = format!("soak::{steps}_steps_survive_being_killed_{kills}_times");
+    Some(Trial::test(name, move || {
+        survives(&opened, steps, kills);
+        Ok(())
+    }))
+}
+
+fn survives(opened: &Opened, steps: usize, kills: usize) {
+    let changes = [
+        &format!("training.steps = {steps}"),
+        "training.checkpoint_every = 3",
+        &format!("validation.every = {}", steps / 4),
+    ];
+    let whole = Folder::new();
+    let path = whole.write("small.toml", config_text(opened, &whole, &changes));
+    let output = zoo(&["train", path.to_str().unwrap(), "--plain"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+
+    let folder = Folder::new();
+    let path = folder.write("small.toml", config_text(opened, &folder, &changes));
+    let path = path.to_str().unwrap();
+    let run = folder.join("runs/small");
+    let mut draw = 0x9E37_79B9_u64;
+    for kill in 0..kills {
+        let so_far = last_step(&run);
+        let mut arguments = vec!["train", path, "--plain"];
+        arguments.extend((kill > 0).then_some("--resume"));
+        let mut child = zoo(&arguments).stdout(Stdio::null()).spawn().unwrap();
+        let start = Instant::now();
+        // A checkpoint further, so that it gets on, and then any moment of the next few steps:
+        // also while one is written.
+        while last_step(&run) == so_far {
+            assert!(start.elapsed() < PATIENCE, "there is no next checkpoint");
+            let ended = child.try_wait().unwrap();
+            assert!(ended.is_none(), "it ended by itself after {so_far:?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        std::thread::sleep(Duration::from_micros((draw >> 33) % 10_000));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let output = zoo(&["train", path, "--plain", "--resume"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    same(opened, &whole, &folder);
+}
+
+/// The last step that a run has a checkpoint of.
+fn last_step(run: &std::path::Path) -> Option<usize> {
+    let folder = RunFolder::existing(run).ok()?;
+    folder.checkpoints().steps().last().copied()
+}
