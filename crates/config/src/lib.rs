@@ -27,6 +27,8 @@
 
 mod check;
 mod docs;
+#[cfg(test)]
+mod drawn;
 mod error;
 mod keys;
 mod overrides;
@@ -98,6 +100,7 @@ impl Config {
         let stem = Path::new(name).file_stem();
         config.resolve(&stem.unwrap_or_default().to_string_lossy());
         refuse(check::check_fit(&config, &tree))?;
+        config.model.settle_layers();
         Ok(config)
     }
 

@@ -117,8 +117,10 @@ impl Model {
     }
 
     fn resolve(&mut self) {
+        // A file has no larger number; one that is made up of others must fit into it, too.
+        const MOST: usize = i64::MAX as usize;
         let feed_forward = |given: &mut Option<usize>, d_model: usize| {
-            given.get_or_insert(d_model.saturating_mul(4));
+            given.get_or_insert(d_model.saturating_mul(4).min(MOST));
         };
         match self {
             Self::Transformer(model) => {
@@ -143,6 +145,30 @@ impl Model {
                 feed_forward(&mut model.d_feed_forward, model.d_model);
                 model.positions.resolve(USUAL_LONGEST);
             }
+        }
+    }
+}
+
+impl Model {
+    /// Where encoder and decoder both say how many layers they have, the number for both is the
+    /// default, and says nothing. It becomes the encoder's: printed as it was, it would be one
+    /// that the others contradict.
+    pub(crate) fn settle_layers(&mut self) {
+        let (layers, halves) = match self {
+            Self::Transformer(model) => (
+                &mut model.layers,
+                [model.encoder_layers, model.decoder_layers],
+            ),
+            Self::Seq2Seq(model) => (
+                &mut model.layers,
+                [model.encoder_layers, model.decoder_layers],
+            ),
+            Self::Han(_) | Self::Gpt(_) | Self::Classifier(_) => return,
+        };
+        if let [Some(encoder), Some(decoder)] = halves
+            && *layers != decoder
+        {
+            *layers = encoder;
         }
     }
 }

@@ -36,7 +36,8 @@ pub(crate) struct Entry {
 impl Node {
     /// Reads a file's text.
     pub(crate) fn parse_file(name: &str, text: &str) -> Result<Self, ConfigError> {
-        let place = |span: Range<usize>| place_in(name, text, span.start);
+        let lines = Lines::of(name, text);
+        let place = |span: Range<usize>| lines.place(span.start);
         match DeTable::parse(text) {
             Ok(table) => Ok(Self {
                 place: place(0..0),
@@ -180,14 +181,32 @@ fn of_toml(value: &DeValue<'_>, place: &impl Fn(Range<usize>) -> Place) -> Value
     }
 }
 
-/// The line and column of a byte.
-fn place_in(name: &str, text: &str, byte: usize) -> Place {
-    let before = text.get(..byte).unwrap_or(text);
-    let line_start = before.rfind('\n').map_or(0, |end| end + 1);
-    Place::File {
-        name: name.to_owned(),
-        line: before.matches('\n').count() + 1,
-        column: before[line_start..].chars().count() + 1,
+/// A text by its lines, which are looked for once: a value asks for its place, and there may
+/// be as many as there are lines.
+struct Lines<'a> {
+    name: &'a str,
+    text: &'a str,
+    /// The byte that each line begins with.
+    starts: Vec<usize>,
+}
+
+impl<'a> Lines<'a> {
+    fn of(name: &'a str, text: &'a str) -> Self {
+        let ends = text.match_indices('\n').map(|(end, _)| end + 1);
+        let starts = std::iter::once(0).chain(ends).collect();
+        Self { name, text, starts }
+    }
+
+    /// The line and column of a byte.
+    fn place(&self, byte: usize) -> Place {
+        let line = self.starts.partition_point(|start| *start <= byte);
+        let start = self.starts[line - 1];
+        let before = self.text.get(start..byte).unwrap_or(&self.text[start..]);
+        Place::File {
+            name: self.name.to_owned(),
+            line,
+            column: before.chars().count() + 1,
+        }
     }
 }
 
@@ -225,5 +244,15 @@ mod tests {
         let error = Node::parse_file("a.toml", "[run]\nseed = 1\nseed = 2").expect_err("twice");
         let said = error.to_string();
         assert!(said.starts_with("a.toml:3:1"), "{said}");
+    }
+    #[test]
+    fn a_long_file_is_read_at_once() {
+        let text: String = (0..100_000).map(|at| format!("k{at} = 1\n")).collect();
+        let tree = Node::parse_file("a.toml", &text).expect("it is TOML");
+        let last = tree.find("k99999").expect("it is there");
+        let Place::File { line, column, .. } = last.node.place else {
+            panic!("in the file");
+        };
+        assert_eq!((line, column), (100_000, 10));
     }
 }

@@ -61,6 +61,30 @@ fn what_is_printed_reads_back_to_the_same() {
 }
 
 #[test]
+fn so_do_layers_that_encoder_and_decoder_have_otherwise() {
+    for model in ["transformer", "seq2seq"] {
+        for (encoder, decoder) in [(5, 5), (5, 6), (2, 5), (5, 2)] {
+            let config = read(&format!(
+                "[data]\nkind = \"reverse\"\n[model]\nkind = \"{model}\"\n\
+                 encoder_layers = {encoder}\ndecoder_layers = {decoder}\n"
+            ));
+            assert_eq!(read(&config.to_toml()), config);
+        }
+    }
+}
+
+#[test]
+fn so_does_the_largest_size_there_is() {
+    // Four times as much is no number that a file can have.
+    let most = i64::MAX;
+    let text = format!(
+        "[data]\nkind = \"reverse\"\n[model]\nkind = \"transformer\"\nd_model = {most}\nheads = 1\n"
+    );
+    let config = read(&text);
+    assert_eq!(read(&config.to_toml()), config);
+}
+
+#[test]
 fn so_does_what_is_not_as_usual() {
     for text in [
         r#"
