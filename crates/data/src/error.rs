@@ -48,6 +48,19 @@ pub enum DataError {
         /// What its reader says.
         why: String,
     },
+    /// A compressed file would become larger than any text of its size.
+    #[error(
+        "{} would become more than {} MiB, which no text of its size does: it is not read. If you \
+         know what it is, unpack it and name what is in it",
+        path.display(),
+        most >> 20
+    )]
+    TooLarge {
+        /// Which.
+        path: PathBuf,
+        /// What it may become, in bytes.
+        most: u64,
+    },
     /// An archive has a file that would lie outside of the folder it is unpacked to.
     #[error(
         "{} has an entry that leaves its folder: \"{entry}\". Nothing of it is read: make the \
@@ -131,8 +144,10 @@ pub enum DataError {
         known: Vec<String>,
     },
     /// Everything has the same label.
-    #[error("all examples have the label \"{label}\": there is nothing to tell apart")]
+    #[error("{what}: all examples have the label \"{label}\": there is nothing to tell apart")]
     OneLabel {
+        /// Which file or folder, or which part of the data.
+        what: String,
         /// The label.
         label: String,
     },

@@ -1,6 +1,6 @@
 //! The classes that documents can be of, by number.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +29,7 @@ impl Labels {
             }
             [label] => {
                 return Err(DataError::OneLabel {
+                    what: "the training data".to_owned(),
                     label: label.clone(),
                 });
             }
@@ -55,8 +56,12 @@ impl Labels {
     ///
     /// [`DataError::UnseenLabel`] with the first that has none.
     pub fn numbers(&self, part: &str, examples: &[Labelled]) -> Result<Vec<usize>, DataError> {
+        // A wrong column may have as many labels as there are examples.
+        let numbers: HashMap<&str, usize> = self.0.iter().map(String::as_str).zip(0..).collect();
         let number = |example: &Labelled| {
-            self.index(&example.label)
+            numbers
+                .get(example.label.as_str())
+                .copied()
                 .ok_or_else(|| DataError::UnseenLabel {
                     label: example.label.clone(),
                     part: part.to_owned(),
@@ -127,7 +132,7 @@ mod tests {
         );
         assert_eq!(
             Labels::of(&documents(&["a", "a"])).unwrap_err().to_string(),
-            "all examples have the label \"a\": there is nothing to tell apart"
+            "the training data: all examples have the label \"a\": there is nothing to tell apart"
         );
     }
 

@@ -91,6 +91,8 @@ fn by_marks(document: &str) -> Vec<&str> {
     let mut sentences = vec![];
     let mut start = 0;
     let mut rest = document.char_indices().peekable();
+    // Of a row of marks, the last are looked at again, but not what comes after it.
+    let mut run = Run::default();
     while let Some((at, mark)) = rest.next() {
         let end = match mark {
             '\n' => {
@@ -101,7 +103,10 @@ fn by_marks(document: &str) -> Vec<&str> {
                 blank.then_some(at + 1)
             }
             mark if ends_chinese(mark) || ends_western(mark) => {
-                let run = Run::after(document, at + mark.len_utf8());
+                run = match at < run.end {
+                    true => run.without_first(),
+                    false => Run::after(document, at + mark.len_utf8()),
+                };
                 match ends_chinese(mark) || run.is_end(document, start, at, mark) {
                     true => Some(run.end),
                     false => None,
@@ -122,62 +127,97 @@ fn by_marks(document: &str) -> Vec<&str> {
 }
 
 /// Marks that follow the first one and belong to the same end: `?!`, `. . .`, `."`.
+#[derive(Debug, Clone, Copy, Default)]
 struct Run {
     /// Where it is over.
     end: usize,
     /// How many more marks there are.
     marks: usize,
+    next: Next,
+}
+
+/// What comes after marks.
+#[derive(Debug, Clone, Copy, Default)]
+enum Next {
+    #[default]
+    Nothing,
+    /// Without a space: `3.5`, `example.com`, `!important`.
+    Glued,
+    /// Chinese goes on without a space.
+    Chinese,
+    /// A small letter after a space.
+    Small,
+    /// Anything else after a space, from this byte on.
+    Other(usize),
+}
+
+impl Next {
+    fn of(document: &str, end: usize) -> Self {
+        let after = &document[end..];
+        let chinese = |c: char| ('\u{3000}'..='\u{9fff}').contains(&c);
+        let opens = |c: char| matches!(c, '"' | '\'' | '(' | '[' | '“' | '‘' | '«');
+        match after.chars().next() {
+            None => return Self::Nothing,
+            // U+3000 lies among the Chinese characters, and is a space all the same.
+            Some(c) if c.is_whitespace() => {}
+            Some(c) if chinese(c) => return Self::Chinese,
+            Some(_) => return Self::Glued,
+        }
+        let next = after.trim_start();
+        let small = next
+            .trim_start_matches(opens)
+            .starts_with(char::is_lowercase);
+        match small {
+            true => Self::Small,
+            false => Self::Other(document.len() - next.len()),
+        }
+    }
 }
 
 impl Run {
     fn after(document: &str, from: usize) -> Self {
-        let mut run = Self {
-            end: from,
-            marks: 0,
-        };
+        let (mut end, mut marks) = (from, 0);
         loop {
-            let next = &document[run.end..];
+            let rest = &document[end..];
             // In tokenized text, marks stand apart: `. . .`, `. "`. A quotation mark that
             // stands apart may as well open what follows, so only marks count there.
-            let apart = next.trim_start_matches(' ');
-            let spaces = next.len() - apart.len();
+            let apart = rest.trim_start_matches(' ');
+            let spaces = rest.len() - apart.len();
             match apart.chars().next() {
                 Some(c) if ends_western(c) || ends_chinese(c) => {
-                    run.end += spaces + c.len_utf8();
-                    run.marks += 1;
+                    end += spaces + c.len_utf8();
+                    marks += 1;
                 }
-                Some(c) if closes(c) && spaces == 0 => run.end += c.len_utf8(),
-                _ => return run,
+                Some(c) if closes(c) && spaces == 0 => end += c.len_utf8(),
+                _ => break,
             }
+        }
+        let next = Next::of(document, end);
+        Self { end, marks, next }
+    }
+
+    /// The same for the mark after the first.
+    fn without_first(self) -> Self {
+        Self {
+            marks: self.marks.saturating_sub(1),
+            ..self
         }
     }
 
     /// Whether a sentence that began at `start` ends with the mark at `at` and this run.
     fn is_end(&self, document: &str, start: usize, at: usize, mark: char) -> bool {
-        let after = &document[self.end..];
-        let Some(following) = after.chars().next() else {
-            return true;
-        };
-        let chinese = |c: char| ('\u{3000}'..='\u{9fff}').contains(&c);
-        if !following.is_whitespace() {
-            // `3.5`, `example.com`, `!important`; Chinese goes on without a space.
-            return chinese(following);
-        }
         let before = &document[start..at];
-        if before.ends_with(char::is_whitespace) {
-            // It stands apart: the text is tokenized, and may have small letters only.
-            return true;
+        // It stands apart: the text is tokenized, and may have small letters only.
+        let apart = before.ends_with(char::is_whitespace);
+        match self.next {
+            Next::Nothing | Next::Chinese => true,
+            Next::Glued => false,
+            Next::Small => apart,
+            Next::Other(next) => {
+                let only_a_point = mark == '.' && self.marks == 0;
+                apart || !(only_a_point && is_abbreviation(before, &document[next..]))
+            }
         }
-        let next = after.trim_start();
-        let opens = |c: char| matches!(c, '"' | '\'' | '(' | '[' | '“' | '‘' | '«');
-        let small = next
-            .trim_start_matches(opens)
-            .starts_with(char::is_lowercase);
-        if small {
-            return false;
-        }
-        let only_a_point = mark == '.' && self.marks == 0;
-        !(only_a_point && is_abbreviation(before, next))
     }
 }
 
@@ -295,6 +335,17 @@ mod tests {
             };
             assert_eq!(bare(&together), bare(document));
         }
+    }
+
+    #[test]
+    fn long_rows_of_marks_take_no_longer() {
+        for end in [".x", ". x", ".", "。x", " . x"] {
+            let document = format!("a{}{end}", ".".repeat(200_000));
+            let sentences = SentenceRule::Marks.split(&document);
+            assert!(!sentences.is_empty(), "{end:?}");
+        }
+        let spaces = format!("a{} {} b", ".".repeat(100_000), " ".repeat(100_000));
+        assert_eq!(SentenceRule::Marks.split(&spaces).len(), 1);
     }
 
     #[test]

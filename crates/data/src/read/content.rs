@@ -1,16 +1,18 @@
 //! Files as text: plain, `.gz`, or a file in a `.zip`.
 //!
 //! They are read as a whole. What people train on here fits into memory many times, and a
-//! wrong byte is then found before anything is made of the right ones.
+//! wrong byte is then found before anything is made of the right ones. A packed file that would
+//! not fit is refused on the way.
 
 use std::fs;
-use std::io::{Cursor, Read as _};
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
 use zip::ZipArchive;
 use zoo_words::UnknownWord;
 
+use super::allowance::Allowance;
 use crate::DataError;
 
 /// A text and where it is from.
@@ -34,7 +36,11 @@ impl Content {
                 let index = archive.choose(entry.as_deref())?;
                 archive.content(index)
             }
-            ("gz", _) => Self::decode(name, unzipped(&path, &bytes)?),
+            ("gz", _) => {
+                let mut allowance = Allowance::of(bytes.len());
+                let bytes = allowance.read(&path, MultiGzDecoder::new(bytes.as_slice()))?;
+                Self::decode(name, bytes)
+            }
             _ => Self::decode(name, bytes),
         }
     }
@@ -61,6 +67,7 @@ impl Content {
 pub(crate) struct Archive {
     path: PathBuf,
     zip: ZipArchive<Cursor<Vec<u8>>>,
+    allowance: Allowance,
     /// Those that are no folders, in the order of their names.
     pub(crate) entries: Vec<Entry>,
 }
@@ -79,6 +86,7 @@ impl Archive {
     }
 
     fn open(path: &Path, bytes: Vec<u8>) -> Result<Self, DataError> {
+        let allowance = Allowance::of(bytes.len());
         let mut zip = ZipArchive::new(Cursor::new(bytes)).map_err(|error| damaged(path, &error))?;
         let mut entries = vec![];
         for index in 0..zip.len() {
@@ -103,6 +111,7 @@ impl Archive {
         Ok(Self {
             path: path.to_owned(),
             zip,
+            allowance,
             entries,
         })
     }
@@ -135,18 +144,17 @@ impl Archive {
 
     /// The text of a file.
     pub(crate) fn content(&mut self, index: usize) -> Result<Content, DataError> {
-        let mut file = self
+        let file = self
             .zip
             .by_index(index)
             .map_err(|error| damaged(&self.path, &error))?;
         let entry = file.name().map_err(|error| damaged(&self.path, &error))?;
         let packed = extension(Path::new(entry.as_ref())) == "gz";
         let name = format!("{}#{entry}", self.path.display());
-        let mut bytes = vec![];
-        file.read_to_end(&mut bytes)
-            .map_err(|error| damaged(&self.path, &error))?;
+        let mut bytes = self.allowance.read(&self.path, file)?;
         if packed {
-            bytes = unzipped(Path::new(&name), &bytes)?;
+            let unpacked = MultiGzDecoder::new(bytes.as_slice());
+            bytes = self.allowance.read(Path::new(&name), unpacked)?;
         }
         Content::decode(name, bytes)
     }
@@ -167,15 +175,7 @@ fn bytes(path: &Path) -> Result<Vec<u8>, DataError> {
     })
 }
 
-fn unzipped(path: &Path, bytes: &[u8]) -> Result<Vec<u8>, DataError> {
-    let mut unzipped = vec![];
-    MultiGzDecoder::new(bytes)
-        .read_to_end(&mut unzipped)
-        .map_err(|error| damaged(path, &error))?;
-    Ok(unzipped)
-}
-
-fn damaged(path: &Path, why: &dyn std::error::Error) -> DataError {
+pub(super) fn damaged(path: &Path, why: &dyn std::error::Error) -> DataError {
     DataError::Archive {
         path: path.to_owned(),
         why: why.to_string(),
@@ -278,6 +278,31 @@ mod tests {
         );
         let error = Content::read(&folder.file("not.zip", b"plain")).unwrap_err();
         assert!(matches!(error, DataError::Archive { .. }), "{error}");
+    }
+
+    #[test]
+    fn what_becomes_far_too_large_is_not_unpacked() {
+        let folder = Folder::new();
+        // 65 times a mebibyte, of about a kilobyte each.
+        let members = folder.packed(&[b'a'; 1 << 20]).repeat(65);
+        let why = "would become more than 64 MiB, which no text of its size does: it is not read. \
+                   If you know what it is, unpack it and name what is in it";
+        refused(
+            &folder.file("large.gz", &members),
+            &format!("./large.gz {why}"),
+        );
+        refused(
+            &folder.zip_of("large.zip", &[("large.txt.gz", &members)]),
+            &format!("./large.zip#large.txt.gz {why}"),
+        );
+        let most = folder.packed(&[b'a'; 1 << 20]).repeat(64);
+        assert_eq!(
+            Content::read(&folder.file("most.gz", &most))
+                .unwrap()
+                .text
+                .len(),
+            64 << 20
+        );
     }
 
     #[test]

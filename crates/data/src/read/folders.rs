@@ -72,6 +72,7 @@ fn documents(
     let labels: BTreeSet<&str> = examples.iter().map(|it| it.label.as_str()).collect();
     if let (1, Some(label)) = (labels.len(), labels.first()) {
         return Err(DataError::OneLabel {
+            what: path.display().to_string(),
             label: (*label).to_owned(),
         });
     }
@@ -193,7 +194,10 @@ mod tests {
         let read = |name: &str| LabelledText::folders(folder.path(name)).read();
         assert_eq!(
             read("one").unwrap_err().to_string(),
-            "all examples have the label \"a\": there is nothing to tell apart"
+            format!(
+                "{}: all examples have the label \"a\": there is nothing to tell apart",
+                folder.path("one").display()
+            )
         );
         folder.file("none/readme.md", b"about");
         assert!(matches!(read("none"), Err(DataError::Empty { .. })));

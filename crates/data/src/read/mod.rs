@@ -1,5 +1,6 @@
 //! Examples from files.
 
+mod allowance;
 mod content;
 mod folders;
 mod labelled;
@@ -18,7 +19,8 @@ use crate::DataError;
 /// no reason not to train, a wrong column is.
 const ALLOWED_BAD: f64 = 0.01;
 
-/// A whole file as running text, ends of lines as `\n`.
+/// A whole file as running text, ends of lines as `\n`. What is packed may become 64 MiB, or
+/// a hundred times what the file has.
 ///
 /// # Errors
 ///

@@ -131,7 +131,7 @@ fn table(path: &Path, columns: Option<[usize; 2]>) -> Result<(Vec<Pair>, ReadRep
             None => Err(format!("{} columns instead of 2", fields.len())),
             Some([from, to]) if from.max(to) < fields.len() => Ok([fields[from], fields[to]]),
             Some([from, to]) => {
-                let needed = from.max(to) + 1;
+                let needed = from.max(to).saturating_add(1);
                 Err(format!("{} columns instead of {needed}", fields.len()))
             }
         };
@@ -227,6 +227,14 @@ mod tests {
             .unwrap();
         assert_eq!(read.examples, [Pair::new("2", "坏")]);
         assert_eq!(read.report.first_bad[0].why, "3 columns instead of 2");
+    }
+
+    #[test]
+    fn no_table_has_the_last_column_there_could_be() {
+        let folder = Folder::new();
+        let path = folder.file("a.tsv", b"one\ttwo\n");
+        let read = ParallelText::tsv_columns(&path, 0, usize::MAX).read();
+        assert!(matches!(read, Err(DataError::TooManyBad { .. })));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Text is brought to Unicode's NFC first, so that one character is always the same tokens.
 //! The special tokens have the same ids in all of them; text never becomes one of them,
 //! whatever is written in it. A file is in the format of the crate, which other programs read.
+//! The crate panics over many a file that is not what it expects; that is an error here.
 
 mod config;
 mod pair;
@@ -10,7 +11,11 @@ mod special;
 mod train;
 
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+
+use serde::de::IgnoredAny;
+use tokenizers::ModelWrapper;
 
 pub use self::config::{TokenizerConfig, TokenizerKind, WordRule};
 pub use self::pair::PairTokenizers;
@@ -42,8 +47,9 @@ impl Tokenizer {
             source,
         })?;
         let name = path.display().to_string();
-        let inner = tokenizers::Tokenizer::from_bytes(bytes)
-            .map_err(|error| failed(&name, error.as_ref()))?;
+        // Asked first: this error has a line, and not a panic for a comma.
+        serde_json::from_slice::<IgnoredAny>(&bytes).map_err(|error| failed(&name, &error))?;
+        let inner = guarded(&name, || tokenizers::Tokenizer::from_bytes(bytes))?;
         Self::checked(name, inner)
     }
 
@@ -66,6 +72,21 @@ impl Tokenizer {
             let why = format!(
                 "it has {size} tokens, and \"{token}\" has the id {id}: ids must have no gaps"
             );
+            return Err(DataError::Tokenizer { name, why });
+        }
+        let mut tokens: Vec<Option<&str>> = vec![None; size];
+        for (token, id) in &ids {
+            if let Some(other) = tokens[*id as usize].replace(token) {
+                let why = format!("\"{other}\" and \"{token}\" both have the id {id}");
+                return Err(DataError::Tokenizer { name, why });
+            }
+        }
+        if let ModelWrapper::BPE(model) = inner.get_model()
+            && model.dropout.is_some()
+        {
+            let why = "it leaves out merges at random, and a text would be other tokens each \
+                       time: write null for its dropout";
+            let why = why.to_owned();
             return Err(DataError::Tokenizer { name, why });
         }
         // Batches are cut and filled up elsewhere.
@@ -98,9 +119,7 @@ impl Tokenizer {
     ///
     /// [`DataError::Tokenizer`] if the crate cannot write it.
     pub fn to_json(&self) -> Result<String, DataError> {
-        self.inner
-            .to_string(false)
-            .map_err(|error| failed(&self.name, error.as_ref()))
+        guarded(&self.name, || self.inner.to_string(false))
     }
 
     /// How many tokens there are, the special ones counted; ids are below it.
@@ -114,10 +133,7 @@ impl Tokenizer {
     ///
     /// [`DataError::Tokenizer`] if a tokenizer of another program cannot do it.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
-        let encoding = self
-            .inner
-            .encode_fast(text, false)
-            .map_err(|error| failed(&self.name, error.as_ref()))?;
+        let encoding = guarded(&self.name, || self.inner.encode_fast(text, false))?;
         Ok(spoken(encoding.get_ids()))
     }
 
@@ -131,10 +147,7 @@ impl Tokenizer {
         texts: impl IntoIterator<Item = &'a str>,
     ) -> Result<Vec<Vec<u32>>, DataError> {
         let texts: Vec<&str> = texts.into_iter().collect();
-        let encodings = self
-            .inner
-            .encode_batch_fast(texts, false)
-            .map_err(|error| failed(&self.name, error.as_ref()))?;
+        let encodings = guarded(&self.name, || self.inner.encode_batch_fast(texts, false))?;
         Ok(encodings.iter().map(|it| spoken(it.get_ids())).collect())
     }
 
@@ -152,9 +165,7 @@ impl Tokenizer {
             return Err(DataError::Tokenizer { name, why });
         }
         let spoken: Vec<u32> = ids.iter().copied().filter(|id| !is_silent(*id)).collect();
-        self.inner
-            .decode(&spoken, false)
-            .map_err(|error| failed(&self.name, error.as_ref()))
+        guarded(&self.name, || self.inner.decode(&spoken, false))
     }
 
     /// How a token is written, with `▁` for the space that it begins with.
@@ -172,6 +183,25 @@ impl Tokenizer {
 fn spoken(ids: &[u32]) -> Vec<u32> {
     let spoken = |id: &u32| if is_silent(*id) { UNKNOWN } else { *id };
     ids.iter().map(spoken).collect()
+}
+
+/// What the crate makes of a file, where it may panic over it.
+fn guarded<T>(name: &str, call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, DataError> {
+    // What it leaves behind in a tokenizer is a cache, and right as far as it goes.
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(result) => result.map_err(|error| failed(name, error.as_ref())),
+        Err(panic) => {
+            let said = panic.downcast_ref::<String>().map(String::as_str);
+            let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
+            Err(DataError::Tokenizer {
+                name: name.to_owned(),
+                why: format!(
+                    "it is not one that the crate tokenizers can use: {}",
+                    said.unwrap_or("it does not say why")
+                ),
+            })
+        }
+    }
 }
 
 fn failed(name: &str, error: &dyn std::error::Error) -> DataError {

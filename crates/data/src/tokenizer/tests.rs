@@ -295,6 +295,45 @@ fn what_cannot_be_is_explained() {
     ));
 }
 
+/// A tokenizer with something else in its file.
+#[track_caller]
+fn changed(from: &str, to: &str) -> Result<Tokenizer, DataError> {
+    let json = TokenizerConfig::chars().train(["ab"]).unwrap();
+    let json = json.to_json().unwrap();
+    let changed = json.replace(from, to);
+    assert_ne!(changed, json);
+    let folder = Folder::new();
+    Tokenizer::load(&folder.file("changed.json", changed.as_bytes()))
+}
+
+#[test]
+fn what_the_crate_panics_over_is_an_error() {
+    // Found by fuzzing.
+    let said = |error: DataError| {
+        assert!(matches!(error, DataError::Tokenizer { .. }), "{error}");
+        let said = error.to_string();
+        assert!(said.contains("changed.json: "), "{said}");
+        said
+    };
+    let cut = changed("\"Fuse\"}", "\"Fuse\"").unwrap_err();
+    assert!(said(cut).contains("line 1 column"));
+    let precompiled = "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AA==\"}";
+    let unusable = changed("{\"type\":\"NFC\"}", precompiled).unwrap_err();
+    assert!(said(unusable).contains("the crate tokenizers"));
+}
+
+#[test]
+fn two_tokens_with_one_id_are_refused() {
+    let error = changed("\"b\":5", "\"b\":4,\"c\":5").unwrap_err();
+    assert!(error.to_string().ends_with("both have the id 4"), "{error}");
+}
+
+#[test]
+fn one_that_throws_dice_is_refused() {
+    let error = changed("\"dropout\":null", "\"dropout\":0.5").unwrap_err();
+    assert!(error.to_string().contains("at random"), "{error}");
+}
+
 #[test]
 fn kinds_and_rules_have_words() {
     for kind in TokenizerKind::ALL {

@@ -1,0 +1,278 @@
+//! What holds for any text, any example and any seed.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use proptest::prelude::*;
+use zoo_data::{
+    BatchSize, Batching, DataError, Extent, Labelled, LabelledText, Pair, ParallelText, Parts,
+    SentenceRule, Split, Tokenizer, TokenizerConfig, UNKNOWN, Windows, WordRule,
+};
+
+fn few() -> ProptestConfig {
+    ProptestConfig {
+        cases: 100,
+        // A case that failed becomes a test of its own, with a name.
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+/// Any text that is not blank, with what is hard about texts more often than by chance.
+fn text() -> impl Strategy<Value = String> {
+    let hard = prop::sample::select(vec![
+        "\"", "\"\"", ",", ";", "\t", "\n", "\r\n", " ", "\u{a0}", "<s>", "</s>", "<0x41>", "好",
+        "e\u{301}", "🏽", "\u{feff}", "\\", "'", ".", "。",
+    ]);
+    let part = prop_oneof![hard.prop_map(str::to_owned), any::<String>(), "[a-z ]{0,8}"];
+    let parts = prop::collection::vec(part, 1..6).prop_map(|parts| parts.concat());
+    parts.prop_filter("blank", |text| !text.trim().is_empty())
+}
+
+/// The same on one line, without a tab.
+fn line() -> impl Strategy<Value = String> {
+    let cells = text().prop_map(|text| text.replace(['\n', '\r', '\t'], " "));
+    cells.prop_filter("blank", |text| !text.trim().is_empty())
+}
+
+/// A file that is there for one case.
+struct File(PathBuf);
+
+impl File {
+    fn new(text: &str) -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("zoo-properties-{}-{count}.txt", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, text).expect("a file can be written");
+        Self(path)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn trimmed(documents: &[(String, String)]) -> Vec<Labelled> {
+    let document = |(label, text): &(String, String)| Labelled::new(label.trim(), text.trim());
+    documents.iter().map(document).collect()
+}
+
+proptest! {
+    #![proptest_config(few())]
+
+    #[test]
+    fn tables_say_what_was_written(
+        documents in prop::collection::vec((text(), text()), 1..8),
+        delimiter in prop::sample::select(vec![b',', b';', b'\t']),
+    ) {
+        let mut writer = csv::WriterBuilder::new().delimiter(delimiter).from_writer(vec![]);
+        writer.write_record(["text", "more", "label"]).unwrap();
+        for (label, text) in &documents {
+            writer.write_record([text, "", label]).unwrap();
+        }
+        let table = String::from_utf8(writer.into_inner().unwrap()).unwrap();
+        let file = File::new(&table);
+        let reader = LabelledText::csv(&file.0, "label", "text").with_delimiter(delimiter);
+        prop_assert_eq!(reader.read().unwrap().examples, trimmed(&documents));
+    }
+
+    #[test]
+    fn json_lines_say_what_was_written(
+        documents in prop::collection::vec((text(), text()), 1..8),
+    ) {
+        let object = |(label, text): &(String, String)| {
+            serde_json::json!({"label": label, "text": text}).to_string() + "\n"
+        };
+        let file = File::new(&documents.iter().map(object).collect::<String>());
+        let read = LabelledText::json_lines(&file.0, "label", "text").read().unwrap();
+        prop_assert_eq!(read.examples, trimmed(&documents));
+    }
+
+    #[test]
+    fn lines_with_tabs_say_what_was_written(pairs in prop::collection::vec((line(), line()), 1..8)) {
+        let written = |(a, b): &(String, String)| format!("{a}\t{b}\n");
+        let lines: String = pairs.iter().map(written).collect();
+        // A mark of the encoding at the very beginning is no part of the text.
+        let file = File::new(&format!("\u{feff}{lines}"));
+        let read = LabelledText::tsv(&file.0).read().unwrap();
+        prop_assert_eq!(read.examples, trimmed(&pairs));
+        let read = ParallelText::tsv(&file.0).read().unwrap();
+        let pair = |(a, b): &(String, String)| Pair::new(a.trim(), b.trim());
+        prop_assert_eq!(read.examples, pairs.iter().map(pair).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn sentences_have_all_of_a_document(document in text()) {
+        for rule in SentenceRule::ALL {
+            let mut rest = document.as_str();
+            for sentence in rule.split(&document) {
+                prop_assert!(!sentence.is_empty() && sentence.trim() == sentence);
+                let (between, after) = rest.split_once(sentence).expect("in its order");
+                prop_assert!(between.trim().is_empty(), "{between:?} is lost");
+                rest = after;
+            }
+            prop_assert!(rest.trim().is_empty(), "{rest:?} is lost");
+        }
+    }
+}
+
+/// Those that know every byte, learned from a few words.
+static TOKENIZERS: LazyLock<Vec<Tokenizer>> = LazyLock::new(|| {
+    let learned = [
+        "long time no see, long time",
+        "好久不见",
+        "don't see\n\tno time",
+    ];
+    let pieces = TokenizerConfig::bpe(300);
+    let chars = TokenizerConfig::chars().with_byte_fallback(true);
+    let all = [pieces.clone(), pieces.with_words(WordRule::Spaces), chars];
+    all.iter()
+        .map(|config| config.train(learned).expect("there is text"))
+        .collect()
+});
+
+proptest! {
+    #![proptest_config(few())]
+
+    #[test]
+    fn any_text_comes_back_from_its_tokens(text in text()) {
+        // What a space is written as in a token is a space when it is read.
+        let text = text.replace('▁', "_");
+        for tokenizer in TOKENIZERS.iter() {
+            let ids = tokenizer.encode(&text).unwrap();
+            for id in &ids {
+                prop_assert!((*id as usize) < tokenizer.vocabulary());
+                prop_assert!(*id > 3 || *id == UNKNOWN, "{}", id);
+            }
+            // As Unicode composes it; that is the same again.
+            let composed = tokenizer.decode(&ids).unwrap();
+            prop_assert_eq!(tokenizer.encode(&composed).unwrap(), ids);
+            if text.is_ascii() {
+                prop_assert_eq!(&composed, &text);
+            }
+        }
+    }
+
+    #[test]
+    fn any_text_trains_a_tokenizer(texts in prop::collection::vec(text(), 1..4)) {
+        for config in [
+            TokenizerConfig::chars(),
+            TokenizerConfig::words(),
+            TokenizerConfig::bpe(40).with_byte_fallback(false),
+        ] {
+            let tokenizer = config.train(texts.iter().map(String::as_str)).unwrap();
+            let file = File::new(&tokenizer.to_json().unwrap());
+            let again = Tokenizer::load(&file.0).unwrap();
+            for text in &texts {
+                let ids = tokenizer.encode(text).unwrap();
+                prop_assert_eq!(again.decode(&ids).unwrap(), tokenizer.decode(&ids).unwrap());
+                prop_assert_eq!(again.encode(text).unwrap(), ids);
+            }
+        }
+    }
+}
+
+/// Every number once, in the order of each part.
+fn assert_complete(parts: &Parts<Vec<usize>>, count: usize) -> Result<(), TestCaseError> {
+    let all = [&parts.train, &parts.valid, &parts.test];
+    for part in all {
+        prop_assert!(part.is_sorted());
+    }
+    let together: Vec<usize> = all.into_iter().flatten().copied().collect();
+    prop_assert_eq!(together.len(), count);
+    prop_assert_eq!(together.into_iter().collect::<BTreeSet<_>>().len(), count);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(few())]
+
+    #[test]
+    fn parts_are_disjoint_and_complete(
+        count in 0_usize..200,
+        [valid, test] in prop::array::uniform2(prop_oneof![Just(0.0), 0.0..1.0]),
+        seed in any::<u64>(),
+    ) {
+        let split = Split::new(valid, seed).with_test(test);
+        let examples: Vec<usize> = (0..count).collect();
+        match split.examples(examples.clone()) {
+            Ok(parts) => {
+                assert_complete(&parts, count)?;
+                prop_assert_eq!(split.examples(examples).unwrap(), parts);
+            }
+            Err(DataError::Range { .. }) => prop_assert!(valid + test >= 1.0),
+            Err(DataError::Empty { .. }) => {}
+            Err(other) => prop_assert!(false, "{}", other),
+        }
+        let classes = ["a", "b", "c"];
+        let document = |at: usize| Labelled::new(classes[at % 3], at.to_string());
+        if let Ok(parts) = split.labelled((0..count).map(document).collect()) {
+            let numbers = |part: Vec<Labelled>| {
+                part.iter().map(|it| it.text.parse().unwrap()).collect::<Vec<usize>>()
+            };
+            let learned: BTreeSet<_> = parts.train.iter().map(|it| it.label.clone()).collect();
+            prop_assert_eq!(learned.len(), count.min(3));
+            let [train, valid, test] = [parts.train, parts.valid, parts.test].map(numbers);
+            assert_complete(&Parts { train, valid, test }, count)?;
+        }
+    }
+
+    #[test]
+    fn parts_of_a_text_are_the_text(
+        text in text(),
+        [valid, test] in prop::array::uniform2(0.0..1.0),
+    ) {
+        if let Ok(parts) = Split::new(valid, 1).with_test(test).text(&text) {
+            prop_assert_eq!(parts.train + &parts.valid + &parts.test, text);
+        }
+    }
+
+    #[test]
+    fn batches_have_every_example_once(
+        sizes in prop::collection::vec((1_usize..40, 1_usize..4), 1..100),
+        most in 1_usize..300,
+        by_tokens in any::<bool>(),
+        pool in 1_usize..50,
+        (seed, epoch) in (any::<u64>(), 0_usize..9),
+    ) {
+        let extent = |(width, rows): &(usize, usize)| Extent { width: *width, other: 0, rows: *rows };
+        let extents: Vec<Extent> = sizes.iter().map(extent).collect();
+        let size = match by_tokens {
+            true => BatchSize::Tokens(most),
+            false => BatchSize::Examples(most),
+        };
+        let plan = match Batching::new(size, seed).with_pool(pool).plan(extents) {
+            Ok(plan) => plan,
+            Err(DataError::TooLong { length, longest, .. }) => {
+                prop_assert!(by_tokens && length > longest);
+                return Ok(());
+            }
+            Err(other) => return Err(TestCaseError::fail(other.to_string())),
+        };
+        for batches in [plan.epoch(epoch), plan.in_order()] {
+            let mut examples = batches.concat();
+            examples.sort_unstable();
+            prop_assert!(examples.into_iter().eq(0..sizes.len()));
+            for batch in batches {
+                let used = if by_tokens { plan.padded(&batch) } else { batch.len() };
+                prop_assert!(!batch.is_empty() && used <= most, "{} of {}", used, most);
+            }
+        }
+        prop_assert_eq!(plan.epoch(epoch), plan.epoch(epoch));
+    }
+
+    #[test]
+    fn windows_say_every_token_but_the_first_once(count in 0_u32..60, context in 1_usize..20) {
+        let tokens: Vec<u32> = (0..count).collect();
+        let said: Vec<u32> = Windows::new(context, 1, 0)
+            .all(&tokens)
+            .flat_map(|window| window.target.to_vec())
+            .collect();
+        prop_assert_eq!(said.as_slice(), tokens.get(1..).unwrap_or_default());
+    }
+}
