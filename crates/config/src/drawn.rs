@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 use crate::keys::{Body, Key, Values, Variant};
 use crate::sections::SECTIONS;
@@ -101,8 +102,10 @@ impl Dice {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 500,
+        cases: 300,
         failure_persistence: None,
+        // The same on every machine: what fails here fails there.
+        rng_seed: RngSeed::Fixed(1),
         ..ProptestConfig::default()
     })]
 
