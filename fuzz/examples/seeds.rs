@@ -1,0 +1,165 @@
+//! Writes what fuzzing begins with to `corpus/`: the project's configs, and a small file of
+//! every kind that is read.
+
+use std::io::{Cursor, Write as _};
+use std::path::Path;
+use std::{fs, io};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use zip::ZipWriter;
+use zip::write::SimpleFileOptions;
+use zoo_config::{TEMPLATES, template};
+use zoo_data::TokenizerConfig;
+
+const TSV: &str = "long time\t好久\t3\nno see\t不见\t4\n\n  a \t b\n";
+const CSV: &str = "label,text,more\npos,\"a, \"\"b\"\"\nc\",1\nneg,d\n";
+const JSON: &str = "{\"label\":\"pos\",\"text\":\"a\\u00e9\"}\n{\"label\":3,\"text\":\"b\"}\n";
+const NAMES: &str = "pos/1.txt:good\nneg/2.txt:bad\nneg/3.txt.gz:x\n../a.txt:out\nc:\\a.txt:out\n";
+const FLAGS: &str = "model.layers=4\nmodel.encoder_attention={kind=\"linear\"}\n\
+    backend.devices=[0]\noptimizer.kind=sgd\nmodel.decoder_attention.window=3\n";
+
+/// What tokenizers of other programs are made of, each in the place of ours.
+const OTHERS: [(&str, &str); 12] = [
+    (
+        "model",
+        r###"{"type":"Unigram","unk_id":1,"vocab":[["<pad>",0.0],["<unk>",0.0],["<s>",0.0],["</s>",0.0],["a",-1.5],["▁lo",-2.0]],"byte_fallback":false}"###,
+    ),
+    (
+        "model",
+        r###"{"type":"WordPiece","unk_token":"<unk>","continuing_subword_prefix":"##","max_input_chars_per_word":9,"vocab":{"<pad>":0,"<unk>":1,"<s>":2,"</s>":3,"a":4,"##b":5}}"###,
+    ),
+    (
+        "model",
+        r###"{"type":"BPE","unk_token":"<unk>","continuing_subword_prefix":"##","end_of_word_suffix":"/w","fuse_unk":true,"vocab":{"<pad>":0,"<unk>":1,"<s>":2,"</s>":3,"a":4,"##b":5,"ab":6},"merges":["a ##b"]}"###,
+    ),
+    (
+        "pre_tokenizer",
+        r###"{"type":"Sequence","pretokenizers":[{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true,"use_regex":true},{"type":"Digits","individual_digits":true},{"type":"Punctuation","behavior":"Isolated"},{"type":"UnicodeScripts"}]}"###,
+    ),
+    (
+        "pre_tokenizer",
+        r###"{"type":"Sequence","pretokenizers":[{"type":"Metaspace","replacement":"▁","prepend_scheme":"first","split":true},{"type":"Split","pattern":{"Regex":"(?=o)"},"behavior":"MergedWithNext","invert":false},{"type":"FixedLength","length":2},{"type":"CharDelimiterSplit","delimiter":"e"}]}"###,
+    ),
+    (
+        "normalizer",
+        r###"{"type":"Sequence","normalizers":[{"type":"Replace","pattern":{"String":"o"},"content":"00"},{"type":"Strip","strip_left":true,"strip_right":true},{"type":"StripAccents"},{"type":"NFKD"},{"type":"Nmt"},{"type":"ByteLevel"},{"type":"Prepend","prepend":"▁"}]}"###,
+    ),
+    (
+        "normalizer",
+        r###"{"type":"Precompiled","precompiled_charsmap":"ALQCAACEAAAAAACAAQAAgMz8AgC4BQAAhyIAgMzkAgC4PQAAeyIAgMzsAgC4BQAAiyIAgMw8AADNvAAAmwkAgJ4JAIA="}"###,
+    ),
+    (
+        "decoder",
+        r###"{"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"▁"},"content":" "},{"type":"ByteFallback"},{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":1}]}"###,
+    ),
+    (
+        "decoder",
+        r###"{"type":"CTC","pad_token":"<pad>","word_delimiter_token":"|","cleanup":true}"###,
+    ),
+    (
+        "decoder",
+        r###"{"type":"WordPiece","prefix":"##","cleanup":true}"###,
+    ),
+    (
+        "post_processor",
+        r###"{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>","type_id":0}},{"Sequence":{"id":"A","type_id":0}}],"pair":[{"Sequence":{"id":"A","type_id":0}},{"Sequence":{"id":"B","type_id":1}}],"special_tokens":{"<s>":{"id":"<s>","ids":[2],"tokens":["<s>"]}}}"###,
+    ),
+    (
+        "added_tokens",
+        r###"[{"id":3,"content":"</s>","single_word":false,"lstrip":true,"rstrip":true,"normalized":false,"special":true},{"id":8,"content":"see","single_word":true,"lstrip":false,"rstrip":false,"normalized":true,"special":false}]"###,
+    ),
+];
+
+fn main() -> io::Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let put = |target: &str, name: &str, bytes: &[u8]| {
+        let folder = root.join("corpus").join(target);
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join(name), bytes)
+    };
+    for entry in fs::read_dir(root.join("../configs"))? {
+        let path = entry?.path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "toml")
+        {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            put("config", &name, &fs::read(&path)?)?;
+        }
+    }
+    for name in TEMPLATES {
+        put(
+            "config",
+            name,
+            template(name).map_err(io::Error::other)?.as_bytes(),
+        )?;
+    }
+    put("flags", "flags", FLAGS.as_bytes())?;
+    for choice in 0..3 {
+        put(
+            "parallel",
+            &format!("table{choice}"),
+            &with(choice, TSV.as_bytes()),
+        )?;
+    }
+    put("parallel", "two", b"\x03long time\nno see\0\xe5\xa5\xbd\nb")?;
+    let table = |mark: &str| CSV.replace(',', mark).into_bytes();
+    for (choice, bytes) in [TSV.into(), table(","), table("\t"), table(";"), JSON.into()]
+        .iter()
+        .enumerate()
+    {
+        put(
+            "labelled",
+            &format!("form{choice}"),
+            &with(choice as u8, bytes),
+        )?;
+    }
+    put("archive", "names", NAMES.as_bytes())?;
+    put("packed", "gz", &with(0, &gz(TSV.as_bytes())?))?;
+    put("packed", "large", &with(0, &gz(&[b'a'; 100_000])?))?;
+    put("packed", "zip", &with(1, &zip(&[("a.txt", "a")])?))?;
+    let classes = [
+        ("in/pos/1.txt", "good"),
+        ("in/neg/2.txt", "bad"),
+        ("in/README", "x"),
+    ];
+    put("packed", "classes", &with(2, &zip(&classes)?))?;
+    for (name, config) in [
+        ("chars", TokenizerConfig::chars()),
+        ("words", TokenizerConfig::words()),
+        ("pieces", TokenizerConfig::bpe(24).with_byte_fallback(false)),
+    ] {
+        let tokenizer = config
+            .train(["long time", "no see"])
+            .map_err(io::Error::other)?;
+        let json = tokenizer.to_json().map_err(io::Error::other)?;
+        put("tokenizer", name, json.as_bytes())?;
+        for (at, (part, other)) in OTHERS.iter().enumerate() {
+            let mut changed: serde_json::Value = serde_json::from_str(&json)?;
+            changed[part] = serde_json::from_str(other)?;
+            let bytes = serde_json::to_vec(&changed)?;
+            put("tokenizer", &format!("{name}-{at}"), &bytes)?;
+        }
+    }
+    Ok(())
+}
+
+fn with(choice: u8, bytes: &[u8]) -> Vec<u8> {
+    [&[choice], bytes].concat()
+}
+
+fn gz(bytes: &[u8]) -> io::Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(vec![], Compression::default());
+    encoder.write_all(bytes)?;
+    encoder.finish()
+}
+
+fn zip(files: &[(&str, &str)]) -> io::Result<Vec<u8>> {
+    let mut writer = ZipWriter::new(Cursor::new(vec![]));
+    for (name, text) in files {
+        writer.start_file(*name, SimpleFileOptions::default())?;
+        writer.write_all(text.as_bytes())?;
+    }
+    Ok(writer.finish()?.into_inner())
+}
