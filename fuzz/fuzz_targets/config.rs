@@ -3,12 +3,12 @@
 
 #![no_main]
 
-use libfuzzer_sys::{Corpus, fuzz_target};
+use libfuzzer_sys::fuzz_target;
 use zoo_config::{Config, ConfigError};
 
 const NAME: &str = "fuzz.toml";
 
-fuzz_target!(|text: &str| -> Corpus {
+fuzz_target!(|text: &str| {
     match Config::parse(NAME, text, &[]) {
         Ok(config) => {
             let printed = config.to_toml();
@@ -27,5 +27,4 @@ fuzz_target!(|text: &str| -> Corpus {
             }
         }
     }
-    Corpus::Keep
 });

@@ -246,6 +246,12 @@ mod tests {
         assert!(said.starts_with("a.toml:3:1"), "{said}");
     }
     #[test]
+    fn the_mark_put_first_is_not_toml() {
+        let tree = Node::parse_file("a.toml", "\u{feff}[run]\nname = \"a\"").expect("it is TOML");
+        assert!(tree.find("run.name").is_some());
+    }
+
+    #[test]
     fn a_long_file_is_read_at_once() {
         let text: String = (0..100_000).map(|at| format!("k{at} = 1\n")).collect();
         let tree = Node::parse_file("a.toml", &text).expect("it is TOML");

@@ -109,7 +109,9 @@ impl Split {
     pub fn text(&self, text: &str) -> Result<Parts<String>, DataError> {
         self.check()?;
         let count = text.chars().count();
-        let [valid, test] = [rounded(self.valid, count), rounded(self.test, count)];
+        let valid = rounded(self.valid, count);
+        // Both may be rounded up, though together they are less than all.
+        let test = rounded(self.test, count).min(count - valid);
         let byte = |character: usize| {
             let mut places = text.char_indices().map(|(byte, _)| byte);
             places.nth(character).unwrap_or(text.len())
@@ -173,7 +175,7 @@ enum Part {
 }
 
 fn rounded(share: f64, count: usize) -> usize {
-    (share * count as f64).round() as usize
+    ((share * count as f64).round() as usize).min(count)
 }
 
 #[cfg(test)]

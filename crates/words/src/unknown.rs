@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+/// Words that are listed. A list from a file, as that of its columns, may be as long as the
+/// file.
+const SHOWN: usize = 50;
+
 /// A word that is not in its list, with the list and the nearest entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownWord {
@@ -34,8 +38,11 @@ impl UnknownWord {
         // beyond that the suggestion would be noise.
         let slips_allowed = (self.got.chars().count() / 3).max(1);
         let got = self.got.to_lowercase();
+        let letters = got.chars().count();
         self.known
             .iter()
+            // What is so much longer needs as many slips; comparing takes time and memory.
+            .filter(|word| word.chars().count().abs_diff(letters) <= slips_allowed)
             .map(|word| (strsim::damerau_levenshtein(&got, word), word))
             .filter(|(slips, _)| *slips <= slips_allowed)
             .min_by_key(|(slips, _)| *slips)
@@ -49,7 +56,12 @@ impl fmt::Display for UnknownWord {
         if let Some(nearest) = self.nearest() {
             write!(f, ": did you mean {nearest}?")?;
         }
-        write!(f, "\n  known: {}", self.known.join(", "))
+        let shown = &self.known[..self.known.len().min(SHOWN)];
+        write!(f, "\n  known: {}", shown.join(", "))?;
+        match self.known.len() - shown.len() {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
     }
 }
 
@@ -77,5 +89,14 @@ mod tests {
             about("tensorflow").to_string(),
             "unknown backend \"tensorflow\"\n  known: flex, wgpu, tch-cpu, tch-cuda"
         );
+    }
+
+    #[test]
+    fn a_long_list_is_cut_and_long_words_are_not_compared() {
+        let long = "x".repeat(1 << 20);
+        let known = (0..60).map(|at| format!("{at}{long}"));
+        let unknown = UnknownWord::new("column", "label", known.chain(["labels".to_owned()]));
+        assert_eq!(unknown.nearest(), Some("labels"));
+        assert!(unknown.to_string().ends_with("xxx and 11 more"));
     }
 }

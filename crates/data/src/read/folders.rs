@@ -21,7 +21,7 @@ pub(super) fn read(path: &Path) -> Result<(Vec<Labelled>, ReadReport), DataError
         }
         _ => {
             let mut files = vec![];
-            walk(path, &mut files)?;
+            walk(path, &mut vec![], &mut files)?;
             files.sort();
             let relative = files.iter().map(|file| {
                 let parts = file.strip_prefix(path).unwrap_or(file).iter();
@@ -102,18 +102,31 @@ fn shared<'a>(mut paths: impl Iterator<Item = &'a [&'a str]>) -> usize {
     common.min(deepest.saturating_sub(1))
 }
 
-fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), DataError> {
+/// The files of a folder and of all within. `around` are the folders that it lies in: a link
+/// to one of them would go round for ever.
+fn walk(
+    folder: &Path,
+    around: &mut Vec<PathBuf>,
+    files: &mut Vec<PathBuf>,
+) -> Result<(), DataError> {
     let failed = |source| DataError::File {
         path: folder.to_owned(),
         source,
     };
+    let real = folder.canonicalize().map_err(failed)?;
+    if around.contains(&real) {
+        let why = "it is a link to a folder that it lies in; remove it";
+        return Err(failed(std::io::Error::other(why)));
+    }
+    around.push(real);
     for entry in fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         match path.is_dir() {
-            true => walk(&path, files)?,
+            true => walk(&path, around, files)?,
             false => files.push(path),
         }
     }
+    around.pop();
     Ok(())
 }
 
@@ -184,6 +197,31 @@ mod tests {
         let why: Vec<_> = read.report.first_bad.iter().map(|bad| &bad.why).collect();
         assert_eq!(why, ["the text is blank", "it is in no folder of a class"]);
         assert!(matches!(text.read(), Err(DataError::TooManyBad { .. })));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_that_goes_round_is_named() {
+        use std::os::unix::fs::symlink;
+
+        let folder = Folder::new();
+        folder.file("all/a/1.txt", b"one");
+        folder.file("elsewhere/2.txt", b"two");
+        symlink(folder.path("elsewhere"), folder.path("all/b")).unwrap();
+        let read = || LabelledText::folders(folder.path("all")).read();
+        assert_eq!(
+            read().unwrap().examples.len(),
+            2,
+            "a link elsewhere is fine"
+        );
+        for link in ["all/a/again", "all/a/once-more"] {
+            symlink(folder.path("all"), folder.path(link)).unwrap();
+        }
+        let error = read().unwrap_err().to_string();
+        assert!(
+            error.ends_with("it is a link to a folder that it lies in; remove it"),
+            "{error}"
+        );
     }
 
     #[test]

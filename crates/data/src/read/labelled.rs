@@ -162,7 +162,9 @@ fn tsv_line(line: &str) -> Result<Labelled, String> {
 }
 
 fn json_line(line: &str, label: &str, text: &str) -> Result<Labelled, String> {
-    let value: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
+    // Which line it is of the file is said already.
+    let failed = |error: serde_json::Error| error.to_string().replace(" at line 1 ", " at ");
+    let value: Value = serde_json::from_str(line).map_err(failed)?;
     let object = value.as_object().ok_or("not a JSON object")?;
     let field = |name: &str| {
         object.get(name).ok_or_else(|| {
@@ -348,7 +350,7 @@ mod tests {
                 "unknown field \"y\": did you mean x? known: x",
                 "not a JSON object",
                 "\"x\" is no text",
-                "EOF while parsing an object at line 1 column 4",
+                "EOF while parsing an object at column 4",
                 "\"y\" is no text and no number",
             ]
         );
