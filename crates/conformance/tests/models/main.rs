@@ -3,6 +3,7 @@
 
 mod cached;
 mod classifier;
+mod damaged;
 mod drawn;
 mod encoder;
 mod fused;
@@ -53,6 +54,7 @@ fn trials(opened: &Opened) -> Vec<Trial> {
     trials.extend(cached::trials(device));
     trials.extend(generate::trials(device));
     trials.extend(weights::trials(device));
+    trials.extend(damaged::trials());
     trials.extend(golden::trials(device));
     trials.extend(fused::trials(device));
     trials.extend(recurrent::trials(device));

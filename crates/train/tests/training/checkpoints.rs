@@ -68,6 +68,18 @@ fn a_damaged_one(opened: &Opened) {
         );
         std::fs::write(&path, good).unwrap();
     }
+    let sums = folder.join("runs/small/checkpoints/step-00000004/checksums.json");
+    let good = std::fs::read(&sums).unwrap();
+    for bad in ["", "{}", "[1]", "{\"state.json\": \"00000000\"}"] {
+        std::fs::write(&sums, bad).unwrap();
+        let resume = TrainOptions {
+            resume: true,
+            ..quiet()
+        };
+        let error = train(&config, &resume).unwrap_err().to_string();
+        assert!(error.contains("step-00000004 is damaged"), "{bad}: {error}");
+    }
+    std::fs::write(&sums, good).unwrap();
     let resume = TrainOptions {
         resume: true,
         step: Some(2),
