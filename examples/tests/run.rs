@@ -1,19 +1,10 @@
 //! Every example runs and says what it promises, on the device `ZOO_BACKEND` names.
 
+mod common;
+
 use std::process::Command;
 
-fn run(program: &str, arguments: &[&str]) -> String {
-    let backend = std::env::var("ZOO_BACKEND").unwrap_or_else(|_| "flex".to_owned());
-    let output = Command::new(program)
-        .arg(&backend)
-        .args(arguments)
-        .output()
-        .expect("cargo built it");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let complained = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}{complained}");
-    said
-}
+use common::run;
 
 #[test]
 fn the_pronoun_looks_at_the_cat() {

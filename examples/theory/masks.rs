@@ -1,0 +1,69 @@
+//! A query that sees nothing gets nothing, and passes nothing back.
+//!
+//! ```sh
+//! cargo run --release -p zoo-examples --features flex --bin theory_masks
+//! ```
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use burn::tensor::{Distribution, Tensor};
+use zoo_attention::{AttentionOptions, Pattern, flash, standard};
+use zoo_backend::Opened;
+
+fn main() -> ExitCode {
+    zoo_examples::on_device(run)
+}
+
+fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
+    println!("four scores, all hidden by      weights");
+    let infinite = softmax([f32::NEG_INFINITY; 4]);
+    println!("minus infinity, then softmax    {infinite:?}");
+    println!("-10,000, then softmax           {:?}", softmax([-1e4; 4]));
+
+    // Two examples of four keys; all of the second are padding.
+    let device = &opened.device.clone().autodiff();
+    let [query, key, value] = [(); 3].map(|()| {
+        let normal = Distribution::Normal(0.0, 1.0);
+        Tensor::<4>::random([2, 1, 4, 8], normal, device).require_grad()
+    });
+    let options = AttentionOptions::new().with_pattern(Pattern::key_lengths([3, 0]));
+    let held = standard(query.clone(), key.clone(), value.clone(), &options);
+    let row = held.weights.inner().slice([1..2, 0..1, 0..1]);
+    let row: Vec<f32> = row.try_into_vec_as()?;
+    println!("a pattern                       {row:?}\n");
+
+    let attend = |value: &Tensor<4>| flash(query.clone(), key.clone(), value.clone(), &options);
+    let context = attend(&value);
+    let gradients = context.clone().square().sum().backward();
+    println!("largest of                 of one that sees three keys   of one that sees none");
+    print_line("context", context.clone().inner());
+    for (name, tensor) in [("query", &query), ("key", &key), ("value", &value)] {
+        let gradient = tensor.grad(&gradients).ok_or("it has a gradient")?;
+        print_line(&format!("gradient by {name}"), gradient);
+    }
+    // What is hidden can be anything: here the fourth value, a thousand times as large.
+    let fourth = value.clone().slice_dim(2, 3..4).mul_scalar(1e3);
+    let loud = Tensor::cat(vec![value.clone().slice_dim(2, 0..3), fourth], 2);
+    print_line(
+        "change by a hidden value",
+        (attend(&loud) - context).inner(),
+    );
+    Ok(())
+}
+
+/// As it is written in books, for one row.
+fn softmax(scores: [f32; 4]) -> [f32; 4] {
+    let largest = scores.into_iter().fold(f32::NEG_INFINITY, f32::max);
+    let exponentials = scores.map(|score| (score - largest).exp());
+    let sum: f32 = exponentials.iter().sum();
+    exponentials.map(|exponential| exponential / sum)
+}
+
+fn print_line(name: &str, tensor: Tensor<4>) {
+    let [some, none] = [0, 1].map(|example| {
+        let own = tensor.clone().slice_dim(0, example..example + 1);
+        own.abs().max().into_scalar::<f32>()
+    });
+    println!("{name:24}   {some:<27}   {none}");
+}

@@ -1,0 +1,67 @@
+//! Attention does not know the order of things, unless it is told.
+//!
+//! ```sh
+//! cargo run --release -p zoo-examples --features flex --bin theory_positions
+//! ```
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use burn::tensor::{Distribution, Int, Tensor};
+use zoo_attention::{MultiHeadAttention, MultiHeadAttentionConfig, Pattern, Positions};
+use zoo_backend::Opened;
+
+const PLACES: usize = 24;
+const D_MODEL: usize = 32;
+
+fn main() -> ExitCode {
+    zoo_examples::on_device(run)
+}
+
+fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
+    let device = &opened.device;
+    let layer = |positions: Positions| {
+        let config = MultiHeadAttentionConfig::new(D_MODEL, 4).with_positions(positions);
+        config.init(device)
+    };
+    let draw = || Tensor::random([1, PLACES, D_MODEL], Distribution::Normal(0.0, 1.0), device);
+    let (x, other): (Tensor<3>, Tensor<3>) = (draw(), draw());
+    // 7 and 24 have no common divisor: every place is met once.
+    let order: Vec<i32> = (0..PLACES as i32)
+        .map(|at| at * 7 % PLACES as i32)
+        .collect();
+    let order = Tensor::<1, Int>::from_ints(order.as_slice(), device);
+    let shuffled = |x: &Tensor<3>| x.clone().select(1, order.clone());
+
+    println!("                                  shuffled before and after differ by");
+    let rotary = Positions::Rotary { theta: 10_000.0 };
+    for (name, positions, pattern) in [
+        ("self, no positions", Positions::None, Pattern::Full),
+        ("self, rotary positions", rotary, Pattern::Full),
+        ("self, ALiBi", Positions::Alibi, Pattern::Full),
+        (
+            "self, no positions, causal",
+            Positions::None,
+            Pattern::Causal,
+        ),
+    ] {
+        let layer = layer(positions);
+        let before = myself(&layer, shuffled(&x), &pattern);
+        let after = shuffled(&myself(&layer, x.clone(), &pattern));
+        println!("{name:34}{:.7}", difference(before, after));
+    }
+    // Of what is attended to elsewhere, the order is not even seen in the result.
+    let layer = layer(Positions::None);
+    let cross = |memory: Tensor<3>| layer.forward(x.clone(), memory.clone(), memory, Pattern::Full);
+    let differ = difference(cross(other.clone()), cross(shuffled(&other)));
+    println!("{:34}{differ:.7}", "cross, its memory shuffled");
+    Ok(())
+}
+
+fn myself(layer: &MultiHeadAttention, x: Tensor<3>, pattern: &Pattern) -> Tensor<3> {
+    layer.forward(x.clone(), x.clone(), x, pattern.clone())
+}
+
+fn difference(a: Tensor<3>, b: Tensor<3>) -> f32 {
+    (a - b).abs().max().into_scalar()
+}

@@ -1,0 +1,43 @@
+//! Why scores are divided by the root of d_head: without that, they grow with it.
+//!
+//! ```sh
+//! cargo run --release -p zoo-examples --features flex --bin theory_scaling
+//! ```
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use burn::tensor::{Distribution, Tensor};
+use zoo_attention::{AttentionOptions, standard};
+use zoo_backend::Opened;
+
+const PLACES: usize = 256;
+
+fn main() -> ExitCode {
+    zoo_examples::on_device(run)
+}
+
+fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
+    println!("                variance of scores        largest weight of a row");
+    println!("d_head          q·k    q·k/sqrt(d)          q·k    q·k/sqrt(d)");
+    for d_head in [4, 16, 64, 256] {
+        let [query, key] = [(); 2].map(|()| {
+            let normal = Distribution::Normal(0.0, 1.0);
+            Tensor::<4>::random([1, 1, PLACES, d_head], normal, &opened.device)
+        });
+        let products = query.clone().matmul(key.clone().swap_dims(2, 3));
+        // Their mean is zero: the variance is the mean of the squares.
+        let variance = products.square().mean().into_scalar::<f32>();
+        let largest = |options: &AttentionOptions| {
+            let attended = standard(query.clone(), key.clone(), key.clone(), options);
+            attended.weights.max_dim(3).mean().into_scalar::<f32>()
+        };
+        let plain = largest(&AttentionOptions::new().with_scale(1.0));
+        let scaled = largest(&AttentionOptions::new());
+        println!(
+            "{d_head:6}   {variance:10.2}     {:10.2}   {plain:10.3}     {scaled:10.3}",
+            variance / d_head as f32,
+        );
+    }
+    Ok(())
+}
