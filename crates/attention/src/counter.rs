@@ -11,12 +11,17 @@ pub(crate) fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// What the numbers of query `[example, head, query]` are drawn by.
-pub(crate) fn row_key(seed: u64, query: [usize; 3]) -> [u32; 2] {
-    let key = query
+/// What the keys of the rows of `[example, head]` are made from.
+pub(crate) fn head_key(seed: u64, head: [usize; 2]) -> u64 {
+    let key = head
         .into_iter()
         .fold(seed, |key, at| mix(key).wrapping_add(at as u64));
-    let key = mix(key);
+    mix(key)
+}
+
+/// What the numbers of query `[example, head, query]` are drawn by.
+pub(crate) fn row_key(seed: u64, [example, head, query]: [usize; 3]) -> [u32; 2] {
+    let key = mix(head_key(seed, [example, head]).wrapping_add(query as u64));
     [key as u32, (key >> 32) as u32]
 }
 

@@ -1,6 +1,8 @@
 //! Forgetting weights at random while training:
 //! Srivastava et al., [Dropout](https://jmlr.org/papers/v15/srivastava14a.html), 2014.
 
+#[cfg(feature = "cube")]
+use crate::counter::head_key;
 use crate::counter::{draw, row_key};
 
 /// Sets each attention weight to zero with some probability, and multiplies the others
@@ -34,6 +36,12 @@ impl Dropout {
     /// What the weights of query `[example, head, query]` are drawn by.
     pub(crate) fn row(&self, query: [usize; 3]) -> [u32; 2] {
         row_key(self.seed, query)
+    }
+
+    /// What the rows of `[example, head]` are drawn by, all of them.
+    #[cfg(feature = "cube")]
+    pub(crate) fn of_head(&self, head: [usize; 2]) -> u64 {
+        head_key(self.seed, head)
     }
 
     /// A weight is dropped if what is drawn for it is below this.

@@ -14,6 +14,8 @@ pub enum Body {
     CpuPortable,
     /// LibTorch's own kernels, on CUDA.
     Aten,
+    /// The kernels for the backends of CubeCL.
+    Cube,
     /// Tile loops over the backend's operations.
     Tiles,
     /// The same, recorded by autodiff one by one, so that training holds the matrices
@@ -34,6 +36,7 @@ impl Body {
             Self::CpuAvx2 => "cpu-avx2",
             Self::CpuPortable => "cpu-portable",
             Self::Aten => "aten",
+            Self::Cube => "cube",
             Self::Tiles => "tiles",
             Self::Recorded => "recorded",
         }

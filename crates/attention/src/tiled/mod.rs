@@ -31,6 +31,8 @@ mod autodiff;
 mod body;
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
 mod cpu;
+#[cfg(feature = "cube")]
+mod cube;
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
 mod host;
 #[cfg(feature = "tch")]
@@ -46,8 +48,10 @@ mod spread;
 
 use std::sync::Arc;
 
-#[cfg(feature = "tch")]
+#[cfg(any(feature = "tch", feature = "cube"))]
 use burn::backend::BackendTensor;
+#[cfg(feature = "cube")]
+use burn::backend::TensorMetadata;
 use burn::backend::{Dispatch, DispatchTensorKind};
 use burn::tensor::{Bool, Tensor};
 
@@ -206,6 +210,7 @@ fn settle(
         alibi: options.alibi.as_deref().map(Arc::from),
         // Nothing is dropped: then nothing needs to be drawn.
         dropout: options.dropout.filter(|dropout| dropout.probability > 0.0),
+        is_portable: false,
     };
     (settings, hidden)
 }
@@ -245,7 +250,13 @@ fn body(kind: &DispatchTensorKind, has_more: bool, settings: &TiledSettings) -> 
             libtorch::body(tensor.primitive(), has_more, settings)
         }
         #[cfg(feature = "cube")]
-        DispatchTensorKind::Cube(_) => Body::Tiles,
+        DispatchTensorKind::Cube(BackendTensor::Float(tensor)) => {
+            cube::body(&tensor.device(), settings)
+        }
+        #[cfg(feature = "cube")]
+        DispatchTensorKind::Cube(BackendTensor::Autodiff(tensor)) => {
+            cube::body(&tensor.primitive().device(), settings)
+        }
         #[allow(unreachable_patterns)] // which are left depends on the features
         _ => Body::Recorded,
     }

@@ -22,6 +22,9 @@ pub(crate) struct TiledSettings {
     /// A slope for each query head.
     pub(crate) alibi: Option<Arc<[f32]>>,
     pub(crate) dropout: Option<Dropout>,
+    /// Computed by the portable body even where there are kernels: for tests that compare
+    /// the two.
+    pub(crate) is_portable: bool,
 }
 
 /// A mask beyond what the settings say, if there is one.
@@ -118,12 +121,4 @@ pub(crate) trait TiledBackward: Backend {
     ) -> InputGradients<Self> {
         portable::backward::<Self>(saved, arrived, settings)
     }
-}
-
-#[cfg(feature = "cube")]
-mod cube {
-    use burn::backend::Cube;
-
-    impl super::TiledForward for Cube {}
-    impl super::TiledBackward for Cube {}
 }

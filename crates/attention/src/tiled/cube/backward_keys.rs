@@ -1,0 +1,238 @@
+//! The gradients by some keys and their values.
+
+use cubecl::prelude::*;
+
+use super::call::Call;
+use super::score::{Head, Tile, drawn_by, factor, score, weight};
+use super::tile::{Four, Layout, Rows, add_weighted, multiply, put_weights, store};
+
+/// A cube computes a tile of keys of a head, query tile by query tile, for all the heads of
+/// queries that share it. Keys go down and queries across.
+#[cube(launch_unchecked)]
+pub(super) fn backward_keys<N: Size, M: Numeric>(
+    query: &[Vector<f32, N>],
+    key: &[Vector<f32, N>],
+    value: &[Vector<f32, N>],
+    d_context: &[Vector<f32, N>],
+    log_sum_exp: &[f32],
+    means: &[f32],
+    plan: &[u32],
+    table: &[u32],
+    mask: &[M],
+    bias: &[f32],
+    d_key: &mut [Vector<f32, N>],
+    d_value: &mut [Vector<f32, N>],
+    call: &Call,
+    #[comptime] layout: Layout,
+    #[comptime] key_blocks: usize,
+    #[comptime] value_blocks: usize,
+    #[comptime] is_plain: bool,
+    #[define(M)] _mask: ElemType,
+) {
+    let side = comptime!(layout.side);
+    let rows = comptime!(layout.rows);
+    let unit = UNIT_POS as usize;
+    let down = unit / side;
+    let across = unit % side;
+    // The first keys first: where the pattern is causal they have the most to do.
+    let column_of_tiles = CUBE_POS_X as usize;
+    let example = CUBE_POS_Z as usize;
+    let kv_head = CUBE_POS_Y as usize;
+    let group = call.group as usize;
+    let kv_heads = call.heads as usize / group;
+    let seq_q = call.seq_q as usize;
+    let seq_k = call.seq_k as usize;
+    let first = column_of_tiles * comptime!(layout.down());
+    let keys = call.key.rows(example, kv_head, call.seq_k, call.d_head);
+    let values = call.value.rows(example, kv_head, call.seq_k, call.d_value);
+
+    let mut shared = Shared::<[Four]>::new_slice(comptime!(layout.shared()));
+    let mut weights = Array::<f32>::new(comptime!(layout.rows * 4));
+    let mut slopes = Array::<f32>::new(comptime!(layout.rows * 4));
+    let mut factors = Array::<f32>::new(comptime!(layout.rows * 4));
+    let mut products = Array::<f32>::new(comptime!(layout.rows * 4));
+    let mut sizes = Array::<f32>::new(4usize);
+    let mut mean = Array::<f32>::new(4usize);
+    let mut key_sums = Array::<Four>::new(comptime!(layout.rows * key_blocks));
+    let mut value_sums = Array::<Four>::new(comptime!(layout.rows * value_blocks));
+    #[unroll]
+    for i in 0..comptime!(layout.rows * key_blocks) {
+        key_sums[i] = Four::new(0.0f32);
+    }
+    #[unroll]
+    for i in 0..comptime!(layout.rows * value_blocks) {
+        value_sums[i] = Four::new(0.0f32);
+    }
+
+    let at = example * call.plan_example as usize + column_of_tiles;
+    let begin = plan[at];
+    let end = plan[at + 1];
+    for of_group in 0..group {
+        let head = Head {
+            example,
+            head: kv_head * group + of_group,
+        };
+        let of_head = example * call.heads as usize + head.head;
+        let queries = call.query.rows(example, head.head, call.seq_q, call.d_head);
+        let upstream = call
+            .d_context
+            .rows(example, head.head, call.seq_q, call.d_value);
+        for run in begin..end {
+            let run_at = call.runs_at as usize + run as usize * 3;
+            let bitmap = plan[run_at + 2] as usize;
+            for number in plan[run_at]..plan[run_at + 1] {
+                let tile = Tile {
+                    query: number as usize * comptime!(layout.across()),
+                    key: first,
+                    bitmap,
+                };
+                #[unroll]
+                for j in 0..4usize {
+                    let row = tile.query + across * 4 + j;
+                    sizes[j] = 0.0f32;
+                    mean[j] = 0.0f32;
+                    if row < seq_q {
+                        sizes[j] = log_sum_exp[of_head * seq_q + row];
+                        mean[j] = means[of_head * seq_q + row];
+                    }
+                }
+                multiply::<N>(
+                    key,
+                    &keys,
+                    tile.key,
+                    query,
+                    &queries,
+                    tile.query,
+                    &mut shared,
+                    &mut products,
+                    layout,
+                );
+                #[unroll]
+                for j in 0..4usize {
+                    let query_in = across * 4 + j;
+                    #[unroll]
+                    for i in 0..rows {
+                        let scored = score::<M>(
+                            products[i * 4 + j],
+                            &head,
+                            &tile,
+                            query_in,
+                            down + i * side,
+                            plan,
+                            table,
+                            mask,
+                            bias,
+                            call,
+                            is_plain,
+                            comptime!(layout.across().div_ceil(32)),
+                            comptime!(layout.down()),
+                        );
+                        weights[i * 4 + j] = weight(scored.score, sizes[j]);
+                        if !is_plain {
+                            slopes[i * 4 + j] = scored.slope;
+                        }
+                        // What the values are weighted by.
+                        products[i * 4 + j] = weights[i * 4 + j];
+                    }
+                    if !is_plain {
+                        if call.threshold > 0u32 {
+                            let by = drawn_by(&head, tile.query + query_in, table, call);
+                            #[unroll]
+                            for i in 0..rows {
+                                let stays = factor(&by, tile.key + down + i * side, call);
+                                factors[i * 4 + j] = stays;
+                                products[i * 4 + j] *= stays;
+                            }
+                        }
+                    }
+                }
+                put_weights(&products, &mut shared, layout);
+                add_weighted::<N>(
+                    d_context,
+                    &upstream,
+                    tile.query,
+                    &mut shared,
+                    &mut value_sums,
+                    value_blocks,
+                    layout,
+                );
+                multiply::<N>(
+                    value,
+                    &values,
+                    tile.key,
+                    d_context,
+                    &upstream,
+                    tile.query,
+                    &mut shared,
+                    &mut products,
+                    layout,
+                );
+                #[unroll]
+                for i in 0..rows {
+                    #[unroll]
+                    for j in 0..4usize {
+                        let mut d_weight = products[i * 4 + j];
+                        if !is_plain {
+                            if call.threshold > 0u32 {
+                                d_weight *= factors[i * 4 + j];
+                            }
+                        }
+                        let mut d_score = weights[i * 4 + j] * (d_weight - mean[j]) * call.scale;
+                        if !is_plain {
+                            d_score *= slopes[i * 4 + j];
+                        }
+                        products[i * 4 + j] = d_score;
+                    }
+                }
+                put_weights(&products, &mut shared, layout);
+                add_weighted::<N>(
+                    query,
+                    &queries,
+                    tile.query,
+                    &mut shared,
+                    &mut key_sums,
+                    key_blocks,
+                    layout,
+                );
+            }
+        }
+    }
+
+    let of_head = example * kv_heads + kv_head;
+    let d_keys = Rows {
+        start: of_head * seq_k * call.d_head as usize,
+        stride: call.d_head as usize,
+        count: seq_k,
+        width: call.d_head as usize,
+    };
+    let d_values = Rows {
+        start: of_head * seq_k * call.d_value as usize,
+        stride: call.d_value as usize,
+        count: seq_k,
+        width: call.d_value as usize,
+    };
+    #[unroll]
+    for i in 0..rows {
+        let row = first + down + i * side;
+        #[unroll]
+        for block in 0..key_blocks {
+            store::<N>(
+                d_key,
+                &d_keys,
+                row,
+                block * side + across,
+                key_sums[i * key_blocks + block],
+            );
+        }
+        #[unroll]
+        for block in 0..value_blocks {
+            store::<N>(
+                d_value,
+                &d_values,
+                row,
+                block * side + across,
+                value_sums[i * value_blocks + block],
+            );
+        }
+    }
+}

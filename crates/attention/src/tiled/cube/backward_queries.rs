@@ -1,0 +1,191 @@
+//! The gradient by some queries.
+
+use cubecl::prelude::*;
+
+use super::call::Call;
+use super::score::{Drawn, Head, Tile, drawn_by, factor, score, weight};
+use super::tile::{Four, Layout, Rows, add_weighted, multiply, put_weights, store};
+
+/// A cube computes a tile of queries of a head, key tile by key tile.
+#[cube(launch_unchecked)]
+pub(super) fn backward_queries<N: Size, M: Numeric>(
+    query: &[Vector<f32, N>],
+    key: &[Vector<f32, N>],
+    value: &[Vector<f32, N>],
+    d_context: &[Vector<f32, N>],
+    log_sum_exp: &[f32],
+    means: &[f32],
+    plan: &[u32],
+    table: &[u32],
+    mask: &[M],
+    bias: &[f32],
+    d_query: &mut [Vector<f32, N>],
+    call: &Call,
+    #[comptime] layout: Layout,
+    #[comptime] blocks: usize,
+    #[comptime] is_plain: bool,
+    #[define(M)] _mask: ElemType,
+) {
+    let side = comptime!(layout.side);
+    let rows = comptime!(layout.rows);
+    let unit = UNIT_POS as usize;
+    let down = unit / side;
+    let across = unit % side;
+    let row_of_tiles = (call.plan_rows - 1 - CUBE_POS_X) as usize;
+    let head = Head {
+        example: CUBE_POS_Z as usize,
+        head: CUBE_POS_Y as usize,
+    };
+    let kv_head = head.head / call.group as usize;
+    let first = row_of_tiles * comptime!(layout.down());
+    let queries = call
+        .query
+        .rows(head.example, head.head, call.seq_q, call.d_head);
+    let keys = call
+        .key
+        .rows(head.example, kv_head, call.seq_k, call.d_head);
+    let values = call
+        .value
+        .rows(head.example, kv_head, call.seq_k, call.d_value);
+    let upstream = call
+        .d_context
+        .rows(head.example, head.head, call.seq_q, call.d_value);
+    let seq_q = call.seq_q as usize;
+    let of_head = head.example * call.heads as usize + head.head;
+
+    let mut shared = Shared::<[Four]>::new_slice(comptime!(layout.shared()));
+    let mut weights = Array::<f32>::new(comptime!(layout.rows * 4));
+    let mut slopes = Array::<f32>::new(comptime!(layout.rows * 4));
+    let mut products = Array::<f32>::new(comptime!(layout.rows * 4));
+    let mut sizes = Array::<f32>::new(rows);
+    let mut mean = Array::<f32>::new(rows);
+    let mut sums = Array::<Four>::new(comptime!(layout.rows * blocks));
+    let mut low = Array::<u32>::new(rows);
+    let mut high = Array::<u32>::new(rows);
+    #[unroll]
+    for i in 0..rows {
+        let row = first + down + i * side;
+        sizes[i] = 0.0f32;
+        mean[i] = 0.0f32;
+        if row < seq_q {
+            sizes[i] = log_sum_exp[of_head * seq_q + row];
+            mean[i] = means[of_head * seq_q + row];
+        }
+        #[unroll]
+        for block in 0..blocks {
+            sums[i * blocks + block] = Four::new(0.0f32);
+        }
+        if !is_plain {
+            if call.threshold > 0u32 {
+                let by = drawn_by(&head, row, table, call);
+                low[i] = by.low;
+                high[i] = by.high;
+            }
+        }
+    }
+
+    let at = head.example * call.plan_example as usize + row_of_tiles;
+    let begin = plan[at];
+    let end = plan[at + 1];
+    for run in begin..end {
+        let run_at = call.runs_at as usize + run as usize * 3;
+        let bitmap = plan[run_at + 2] as usize;
+        for number in plan[run_at]..plan[run_at + 1] {
+            let tile = Tile {
+                query: first,
+                key: number as usize * comptime!(layout.across()),
+                bitmap,
+            };
+            multiply::<N>(
+                query,
+                &queries,
+                tile.query,
+                key,
+                &keys,
+                tile.key,
+                &mut shared,
+                &mut products,
+                layout,
+            );
+            #[unroll]
+            for i in 0..rows {
+                #[unroll]
+                for j in 0..4usize {
+                    let scored = score::<M>(
+                        products[i * 4 + j],
+                        &head,
+                        &tile,
+                        down + i * side,
+                        across * 4 + j,
+                        plan,
+                        table,
+                        mask,
+                        bias,
+                        call,
+                        is_plain,
+                        comptime!(layout.down().div_ceil(32)),
+                        comptime!(layout.across()),
+                    );
+                    weights[i * 4 + j] = weight(scored.score, sizes[i]);
+                    if !is_plain {
+                        slopes[i * 4 + j] = scored.slope;
+                    }
+                }
+            }
+            multiply::<N>(
+                d_context,
+                &upstream,
+                tile.query,
+                value,
+                &values,
+                tile.key,
+                &mut shared,
+                &mut products,
+                layout,
+            );
+            #[unroll]
+            for i in 0..rows {
+                #[unroll]
+                for j in 0..4usize {
+                    let mut d_weight = products[i * 4 + j];
+                    if !is_plain {
+                        if call.threshold > 0u32 {
+                            let by = Drawn {
+                                low: low[i],
+                                high: high[i],
+                            };
+                            d_weight *= factor(&by, tile.key + across * 4 + j, call);
+                        }
+                    }
+                    let mut d_score = weights[i * 4 + j] * (d_weight - mean[i]) * call.scale;
+                    if !is_plain {
+                        d_score *= slopes[i * 4 + j];
+                    }
+                    products[i * 4 + j] = d_score;
+                }
+            }
+            put_weights(&products, &mut shared, layout);
+            add_weighted::<N>(key, &keys, tile.key, &mut shared, &mut sums, blocks, layout);
+        }
+    }
+
+    let d_queries = Rows {
+        start: of_head * seq_q * call.d_head as usize,
+        stride: call.d_head as usize,
+        count: seq_q,
+        width: call.d_head as usize,
+    };
+    #[unroll]
+    for i in 0..rows {
+        #[unroll]
+        for block in 0..blocks {
+            store::<N>(
+                d_query,
+                &d_queries,
+                first + down + i * side,
+                block * side + across,
+                sums[i * blocks + block],
+            );
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The context and the log-sum-exp of some queries.
+
+use cubecl::prelude::*;
+
+use super::call::Call;
+use super::score::{Drawn, Head, LOWEST, Tile, drawn_by, factor, score, weight};
+use super::tile::{Four, Layout, Rows, across_units, add_weighted, multiply, put_weights, store};
+
+/// A cube computes a tile of queries of a head, key tile by key tile.
+#[cube(launch_unchecked)]
+pub(super) fn forward<N: Size, M: Numeric>(
+    query: &[Vector<f32, N>],
+    key: &[Vector<f32, N>],
+    value: &[Vector<f32, N>],
+    plan: &[u32],
+    table: &[u32],
+    mask: &[M],
+    bias: &[f32],
+    context: &mut [Vector<f32, N>],
+    log_sum_exp: &mut [f32],
+    call: &Call,
+    #[comptime] layout: Layout,
+    #[comptime] blocks: usize,
+    #[comptime] is_plain: bool,
+    #[define(M)] _mask: ElemType,
+) {
+    let side = comptime!(layout.side);
+    let rows = comptime!(layout.rows);
+    let unit = UNIT_POS as usize;
+    let down = unit / side;
+    let across = unit % side;
+    // The last queries first: where the pattern is causal they have the most to do.
+    let row_of_tiles = (call.plan_rows - 1 - CUBE_POS_X) as usize;
+    let head = Head {
+        example: CUBE_POS_Z as usize,
+        head: CUBE_POS_Y as usize,
+    };
+    let kv_head = head.head / call.group as usize;
+    let first = row_of_tiles * comptime!(layout.down());
+    let queries = call
+        .query
+        .rows(head.example, head.head, call.seq_q, call.d_head);
+    let keys = call
+        .key
+        .rows(head.example, kv_head, call.seq_k, call.d_head);
+    let values = call
+        .value
+        .rows(head.example, kv_head, call.seq_k, call.d_value);
+
+    let mut shared = Shared::<[Four]>::new_slice(comptime!(layout.shared()));
+    let mut scores = Array::<f32>::new(comptime!(layout.rows * 4));
+    let mut most = Array::<f32>::new(rows);
+    let mut most_now = Array::<f32>::new(rows);
+    let mut sum = Array::<f32>::new(rows);
+    let mut sums = Array::<Four>::new(comptime!(layout.rows * blocks));
+    let mut low = Array::<u32>::new(rows);
+    let mut high = Array::<u32>::new(rows);
+    #[unroll]
+    for i in 0..rows {
+        most[i] = LOWEST;
+        sum[i] = 0.0f32;
+        #[unroll]
+        for block in 0..blocks {
+            sums[i * blocks + block] = Four::new(0.0f32);
+        }
+        if !is_plain {
+            if call.threshold > 0u32 {
+                let by = drawn_by(&head, first + down + i * side, table, call);
+                low[i] = by.low;
+                high[i] = by.high;
+            }
+        }
+    }
+
+    let at = head.example * call.plan_example as usize + row_of_tiles;
+    let begin = plan[at];
+    let end = plan[at + 1];
+    for run in begin..end {
+        let run_at = call.runs_at as usize + run as usize * 3;
+        let bitmap = plan[run_at + 2] as usize;
+        for number in plan[run_at]..plan[run_at + 1] {
+            let tile = Tile {
+                query: first,
+                key: number as usize * comptime!(layout.across()),
+                bitmap,
+            };
+            multiply::<N>(
+                query,
+                &queries,
+                tile.query,
+                key,
+                &keys,
+                tile.key,
+                &mut shared,
+                &mut scores,
+                layout,
+            );
+            #[unroll]
+            for i in 0..rows {
+                let mut largest = most[i];
+                #[unroll]
+                for j in 0..4usize {
+                    let scored = score::<M>(
+                        scores[i * 4 + j],
+                        &head,
+                        &tile,
+                        down + i * side,
+                        across * 4 + j,
+                        plan,
+                        table,
+                        mask,
+                        bias,
+                        call,
+                        is_plain,
+                        comptime!(layout.down().div_ceil(32)),
+                        comptime!(layout.across()),
+                    );
+                    scores[i * 4 + j] = scored.score;
+                    largest = max(largest, scored.score);
+                }
+                most_now[i] = largest;
+            }
+            across_units(&mut most_now, &mut shared, false, layout);
+            #[unroll]
+            for i in 0..rows {
+                let shrink = (most[i] - most_now[i]).exp();
+                most[i] = most_now[i];
+                let mut total = sum[i] * shrink;
+                #[unroll]
+                for j in 0..4usize {
+                    let mut weight = weight(scores[i * 4 + j], most[i]);
+                    total += weight;
+                    if !is_plain {
+                        if call.threshold > 0u32 {
+                            let by = Drawn {
+                                low: low[i],
+                                high: high[i],
+                            };
+                            weight *= factor(&by, tile.key + across * 4 + j, call);
+                        }
+                    }
+                    scores[i * 4 + j] = weight;
+                }
+                sum[i] = total;
+                #[unroll]
+                for block in 0..blocks {
+                    sums[i * blocks + block] = sums[i * blocks + block] * Four::new(shrink);
+                }
+            }
+            put_weights(&scores, &mut shared, layout);
+            add_weighted::<N>(
+                value,
+                &values,
+                tile.key,
+                &mut shared,
+                &mut sums,
+                blocks,
+                layout,
+            );
+        }
+    }
+
+    across_units(&mut sum, &mut shared, true, layout);
+    let of_head = head.example * call.heads as usize + head.head;
+    let seq_q = call.seq_q as usize;
+    let contexts = Rows {
+        start: of_head * seq_q * call.d_value as usize,
+        stride: call.d_value as usize,
+        count: seq_q,
+        width: call.d_value as usize,
+    };
+    #[unroll]
+    for i in 0..rows {
+        let row = first + down + i * side;
+        // At least 1, from the largest score itself, unless nothing was seen; then the
+        // context is zero already, and any positive number keeps it.
+        let total = max(sum[i], 0.5f32);
+        #[unroll]
+        for block in 0..blocks {
+            store::<N>(
+                context,
+                &contexts,
+                row,
+                block * side + across,
+                sums[i * blocks + block] / Four::new(total),
+            );
+        }
+        if across == 0 && row < seq_q {
+            log_sum_exp[of_head * seq_q + row] = most[i] + total.ln();
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! What the kernels have in common: numbers that a cube brings into its shared memory, and
+//! the two products of matrices that attention is made of.
+//!
+//! A cube has `side · side` units. Unit `(down, across)` of it has `rows` rows, `side` apart
+//! (`down`, `down + side`, ...), and four neighbouring columns (from `4 · across` on). Everything in
+//! shared memory is four numbers wide, so that one load feeds many multiplications.
+
+use cubecl::prelude::*;
+
+/// Four numbers side by side.
+pub(super) type Four = Vector<f32, Const<4>>;
+
+/// How a cube is laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Layout {
+    /// Units of a cube, down and across.
+    pub(crate) side: usize,
+    /// Rows of a unit. Its columns are always four.
+    pub(crate) rows: usize,
+    /// How much of a row is in shared memory at a time, in fours.
+    pub(crate) chunk: usize,
+}
+
+impl Layout {
+    pub(crate) fn units(self) -> usize {
+        self.side * self.side
+    }
+
+    /// Rows of a tile.
+    pub(crate) fn down(self) -> usize {
+        self.side * self.rows
+    }
+
+    /// Columns of a tile.
+    pub(crate) fn across(self) -> usize {
+        self.side * 4
+    }
+
+    /// How far apart rows of a chunk lie: one more than there is, so that rows next to
+    /// each other are in different banks.
+    fn chunk_stride(self) -> usize {
+        self.chunk + 1
+    }
+
+    /// Likewise for the weights of a tile.
+    fn weight_stride(self) -> usize {
+        self.side + 1
+    }
+
+    /// Rows of the matrix that weights are multiplied with that are there at a time.
+    fn through(self) -> usize {
+        2 * self.side
+    }
+
+    /// The part of shared memory that chunks of two matrices are brought into.
+    fn chunks(self) -> usize {
+        let two = (self.down() + self.across()) * self.chunk_stride();
+        two.max(self.through() * self.side)
+    }
+
+    /// Where the weights of a tile begin.
+    pub(super) fn weights_at(self) -> usize {
+        self.chunks()
+    }
+
+    /// Where each unit's word to the others of its row begins.
+    fn words_at(self) -> usize {
+        self.weights_at() + self.down() * self.weight_stride()
+    }
+
+    /// All of it, in fours.
+    pub(super) fn shared(self) -> usize {
+        self.words_at() + self.units() * self.rows.div_ceil(4)
+    }
+
+    pub(crate) fn shared_bytes(self) -> usize {
+        16 * self.shared()
+    }
+
+    /// Blocks of columns that a unit has four of, in a matrix of this width.
+    pub(crate) fn blocks(self, width: usize) -> usize {
+        width.div_ceil(self.across())
+    }
+}
+
+/// Where some rows of a matrix lie: `stride` apart, from `start` on. Rows and columns that
+/// are not there are read as zeros.
+#[derive(CubeType, Clone, Copy)]
+pub(super) struct Rows {
+    pub(super) start: usize,
+    pub(super) stride: usize,
+    pub(super) count: usize,
+    pub(super) width: usize,
+}
+
+/// Four numbers of a row.
+#[cube]
+pub(super) fn load<N: Size>(
+    matrix: &[Vector<f32, N>],
+    rows: &Rows,
+    row: usize,
+    four: usize,
+) -> Four {
+    let mut loaded = Four::new(0.0f32);
+    let column = four * 4;
+    let width = N::value();
+    if row < rows.count && column < rows.width {
+        let at = rows.start + row * rows.stride + column;
+        if comptime!(width == 4) {
+            let whole = matrix[at / 4];
+            #[unroll]
+            for i in 0..4usize {
+                loaded.insert(i, whole.extract(i));
+            }
+        } else {
+            #[unroll]
+            for i in 0..4usize {
+                if column + i < rows.width {
+                    loaded.insert(i, matrix[at + i].extract(0usize));
+                }
+            }
+        }
+    }
+    loaded
+}
+
+/// Writes four numbers of a row, as far as they are there.
+#[cube]
+pub(super) fn store<N: Size>(
+    matrix: &mut [Vector<f32, N>],
+    rows: &Rows,
+    row: usize,
+    four: usize,
+    numbers: Four,
+) {
+    let column = four * 4;
+    let width = N::value();
+    if row < rows.count && column < rows.width {
+        let at = rows.start + row * rows.stride + column;
+        if comptime!(width == 4) {
+            let mut whole = Vector::<f32, N>::new(0.0f32);
+            #[unroll]
+            for i in 0..4usize {
+                whole.insert(i, numbers.extract(i));
+            }
+            matrix[at / 4] = whole;
+        } else {
+            #[unroll]
+            for i in 0..4usize {
+                if column + i < rows.width {
+                    matrix[at + i] = Vector::new(numbers.extract(i));
+                }
+            }
+        }
+    }
+}
+
+/// `left · rightᵀ` for a tile: each unit's rows of `left` by its columns, which are rows of
+/// `right`. `products` has four numbers for each row.
+#[cube]
+pub(super) fn multiply<N: Size>(
+    left: &[Vector<f32, N>],
+    left_rows: &Rows,
+    first_left: usize,
+    right: &[Vector<f32, N>],
+    right_rows: &Rows,
+    first_right: usize,
+    shared: &mut Shared<[Four]>,
+    products: &mut Array<f32>,
+    #[comptime] layout: Layout,
+) {
+    let side = comptime!(layout.side);
+    let rows = comptime!(layout.rows);
+    let chunk = comptime!(layout.chunk);
+    let stride = comptime!(layout.chunk_stride());
+    let right_at = comptime!(layout.down() * layout.chunk_stride());
+    let unit = UNIT_POS as usize;
+    let down = unit / side;
+    let across = unit % side;
+    #[unroll]
+    for i in 0..comptime!(rows * 4) {
+        products[i] = 0.0f32;
+    }
+    let chunks = left_rows.width.div_ceil(comptime!(chunk * 4));
+    for number in 0..chunks {
+        // Others may still read what lies there.
+        sync_cube();
+        #[unroll]
+        for step in 0..comptime!(rows * chunk / side) {
+            let at = unit + step * comptime!(layout.units());
+            let row = at / chunk;
+            let four = at % chunk;
+            shared[row * stride + four] =
+                load::<N>(left, left_rows, first_left + row, number * chunk + four);
+        }
+        #[unroll]
+        for step in 0..comptime!(4 * chunk / side) {
+            let at = unit + step * comptime!(layout.units());
+            let row = at / chunk;
+            let four = at % chunk;
+            // A unit reads four neighbours, `side` apart from each other: then units next
+            // to each other read rows next to each other, which lie in different banks.
+            let from = (row % side) * 4 + row / side;
+            shared[right_at + row * stride + four] =
+                load::<N>(right, right_rows, first_right + from, number * chunk + four);
+        }
+        sync_cube();
+        for four in 0..chunk {
+            let mut rights = Array::<Four>::new(4usize);
+            #[unroll]
+            for j in 0..4usize {
+                rights[j] = shared[right_at + (across + j * side) * stride + four];
+            }
+            #[unroll]
+            for i in 0..rows {
+                let lefts = shared[(down + i * side) * stride + four];
+                #[unroll]
+                for j in 0..4usize {
+                    let other = rights[j];
+                    let mut sum = products[i * 4 + j];
+                    #[unroll]
+                    for k in 0..4usize {
+                        sum = fma(lefts.extract(k), other.extract(k), sum);
+                    }
+                    products[i * 4 + j] = sum;
+                }
+            }
+        }
+    }
+}
+
+/// Puts each unit's numbers of a tile where [`add_weighted`] looks for weights.
+#[cube]
+pub(super) fn put_weights(
+    weights: &Array<f32>,
+    shared: &mut Shared<[Four]>,
+    #[comptime] layout: Layout,
+) {
+    let side = comptime!(layout.side);
+    let unit = UNIT_POS as usize;
+    let down = unit / side;
+    let across = unit % side;
+    #[unroll]
+    for i in 0..comptime!(layout.rows) {
+        let mut four = Four::new(0.0f32);
+        #[unroll]
+        for j in 0..4usize {
+            four.insert(j, weights[i * 4 + j]);
+        }
+        let at =
+            comptime!(layout.weights_at()) + (down + i * side) * comptime!(layout.weight_stride());
+        shared[at + across] = four;
+    }
+}
+
+/// `sums += weights · matrix` for a tile, with the weights that [`put_weights`] put there:
+/// each unit's rows of the weights by four columns of each block of the matrix.
+#[cube]
+pub(super) fn add_weighted<N: Size>(
+    matrix: &[Vector<f32, N>],
+    matrix_rows: &Rows,
+    first: usize,
+    shared: &mut Shared<[Four]>,
+    sums: &mut Array<Four>,
+    #[comptime] blocks: usize,
+    #[comptime] layout: Layout,
+) {
+    let side = comptime!(layout.side);
+    let rows = comptime!(layout.rows);
+    let through = comptime!(layout.through());
+    let unit = UNIT_POS as usize;
+    let down = unit / side;
+    let across = unit % side;
+    #[unroll]
+    for block in 0..blocks {
+        for part in 0..comptime!(layout.across() / layout.through()) {
+            // The weights are there, and nobody reads the last part any more.
+            sync_cube();
+            #[unroll]
+            for step in 0..comptime!(layout.through() / layout.side) {
+                let row = down + step * side;
+                shared[row * side + across] = load::<N>(
+                    matrix,
+                    matrix_rows,
+                    first + part * through + row,
+                    block * side + across,
+                );
+            }
+            sync_cube();
+            for four in 0..comptime!(layout.through() / 4) {
+                let mut others = Array::<Four>::new(4usize);
+                #[unroll]
+                for j in 0..4usize {
+                    others[j] = shared[(four * 4 + j) * side + across];
+                }
+                #[unroll]
+                for i in 0..rows {
+                    let at = comptime!(layout.weights_at())
+                        + (down + i * side) * comptime!(layout.weight_stride());
+                    let weights = shared[at + part * comptime!(layout.through() / 4) + four];
+                    let mut sum = sums[i * blocks + block];
+                    #[unroll]
+                    for j in 0..4usize {
+                        sum = fma(Four::new(weights.extract(j)), others[j], sum);
+                    }
+                    sums[i * blocks + block] = sum;
+                }
+            }
+        }
+    }
+}
+
+/// The largest of the numbers that the units of a row have, for each row of a unit, or
+/// their sum.
+#[cube]
+pub(super) fn across_units(
+    numbers: &mut Array<f32>,
+    shared: &mut Shared<[Four]>,
+    #[comptime] is_sum: bool,
+    #[comptime] layout: Layout,
+) {
+    let side = comptime!(layout.side);
+    let unit = UNIT_POS as usize;
+    let down = unit / side;
+    // Nobody reads the last words any more: between two calls units wait for each other.
+    #[unroll]
+    for part in 0..comptime!(layout.rows / 4) {
+        let mut four = Four::new(0.0f32);
+        #[unroll]
+        for i in 0..4usize {
+            four.insert(i, numbers[part * 4 + i]);
+        }
+        shared[comptime!(layout.words_at()) + part * comptime!(layout.units()) + unit] = four;
+    }
+    sync_cube();
+    #[unroll]
+    for part in 0..comptime!(layout.rows / 4) {
+        let at = comptime!(layout.words_at()) + part * comptime!(layout.units()) + down * side;
+        let mut all = shared[at];
+        for other in 1..side {
+            let word = shared[at + other];
+            if is_sum {
+                all += word;
+            } else {
+                all = max(all, word);
+            }
+        }
+        #[unroll]
+        for i in 0..4usize {
+            numbers[part * 4 + i] = all.extract(i);
+        }
+    }
+}
