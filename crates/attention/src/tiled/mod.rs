@@ -141,15 +141,43 @@ pub fn recorded(
     })
 }
 
+/// [`flash_with_log_sum_exp`] by tile loops over the backend's operations even where there are
+/// kernels of CubeCL. Here only for tests and measurements that compare the two.
+#[doc(hidden)]
+pub fn by_tiles(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    value: Tensor<4>,
+    options: &AttentionOptions,
+) -> Flashed {
+    let (mut settings, hidden) = settle(&query, &key, &value, options, Rule::Full);
+    settings.is_portable = true;
+    compute_settled(query, key, value, options, settings, hidden, body)
+}
+
+type Choose = fn(&DispatchTensorKind, bool, &TiledSettings) -> Body;
+
 fn compute(
     query: Tensor<4>,
     key: Tensor<4>,
     value: Tensor<4>,
     options: &AttentionOptions,
     also: Rule,
-    choose: fn(&DispatchTensorKind, bool, &TiledSettings) -> Body,
+    choose: Choose,
 ) -> Flashed {
     let (settings, hidden) = settle(&query, &key, &value, options, also);
+    compute_settled(query, key, value, options, settings, hidden, choose)
+}
+
+fn compute_settled(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    value: Tensor<4>,
+    options: &AttentionOptions,
+    settings: TiledSettings,
+    hidden: Option<Tensor<4, Bool>>,
+    choose: Choose,
+) -> Flashed {
     let stored = query.dtype();
     let [query, key, value] = [query, key, value].map(|tensor| widen(tensor).into_dispatch());
     let has_more = hidden.is_some() || options.bias.is_some();

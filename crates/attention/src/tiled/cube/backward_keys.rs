@@ -3,8 +3,9 @@
 use cubecl::prelude::*;
 
 use super::call::Call;
-use super::score::{Head, Tile, drawn_by, factor, score, weight};
-use super::tile::{Four, Layout, Rows, add_weighted, multiply, put_weights, store};
+use super::device_plan::Rowwise;
+use super::score::{Head, Tile, drawn_by, factor, finish_scores, slope, weight};
+use super::tile::{Four, Layout, Rows, add_weighted, multiply, put_weights, store_sums};
 
 /// A cube computes a tile of keys of a head, query tile by query tile, for all the heads of
 /// queries that share it. Keys go down and queries across.
@@ -31,6 +32,9 @@ pub(super) fn backward_keys<N: Size, M: Numeric>(
 ) {
     let side = comptime!(layout.side);
     let rows = comptime!(layout.rows);
+    let columns = comptime!(layout.columns());
+    let key_parts = comptime!(layout.rows * layout.fours * key_blocks);
+    let value_parts = comptime!(layout.rows * layout.fours * value_blocks);
     let unit = UNIT_POS as usize;
     let down = unit / side;
     let across = unit % side;
@@ -47,20 +51,25 @@ pub(super) fn backward_keys<N: Size, M: Numeric>(
     let values = call.value.rows(example, kv_head, call.seq_k, call.d_value);
 
     let mut shared = Shared::<[Four]>::new_slice(comptime!(layout.shared()));
-    let mut weights = Array::<f32>::new(comptime!(layout.rows * 4));
-    let mut slopes = Array::<f32>::new(comptime!(layout.rows * 4));
-    let mut factors = Array::<f32>::new(comptime!(layout.rows * 4));
-    let mut products = Array::<f32>::new(comptime!(layout.rows * 4));
-    let mut sizes = Array::<f32>::new(4usize);
-    let mut mean = Array::<f32>::new(4usize);
-    let mut key_sums = Array::<Four>::new(comptime!(layout.rows * key_blocks));
-    let mut value_sums = Array::<Four>::new(comptime!(layout.rows * value_blocks));
+    let mut weights = Array::<f32>::new(comptime!(layout.own()));
+    let mut slopes = Array::<f32>::new(comptime!(layout.own()));
+    let mut factors = Array::<f32>::new(comptime!(layout.own()));
+    let mut products = Array::<f32>::new(comptime!(layout.own()));
+    let mut sizes = Array::<f32>::new(columns);
+    let mut mean = Array::<f32>::new(columns);
+    let mut one = Array::<f32>::new(rows);
     #[unroll]
-    for i in 0..comptime!(layout.rows * key_blocks) {
+    for i in 0..rows {
+        one[i] = 1.0f32;
+    }
+    let mut key_sums = Array::<Four>::new(key_parts);
+    let mut value_sums = Array::<Four>::new(value_parts);
+    #[unroll]
+    for i in 0..key_parts {
         key_sums[i] = Four::new(0.0f32);
     }
     #[unroll]
-    for i in 0..comptime!(layout.rows * value_blocks) {
+    for i in 0..value_parts {
         value_sums[i] = Four::new(0.0f32);
     }
 
@@ -87,8 +96,8 @@ pub(super) fn backward_keys<N: Size, M: Numeric>(
                     bitmap,
                 };
                 #[unroll]
-                for j in 0..4usize {
-                    let row = tile.query + across * 4 + j;
+                for j in 0..columns {
+                    let row = tile.query + across * 4 + comptime!(layout.column(j));
                     sizes[j] = 0.0f32;
                     mean[j] = 0.0f32;
                     if row < seq_q {
@@ -107,32 +116,36 @@ pub(super) fn backward_keys<N: Size, M: Numeric>(
                     &mut products,
                     layout,
                 );
+                if !is_plain {
+                    if call.softcap > 0.0f32 {
+                        #[unroll]
+                        for at in 0..comptime!(layout.own()) {
+                            slopes[at] = slope(products[at], call);
+                        }
+                    }
+                }
+                finish_scores::<M>(
+                    &mut products,
+                    &head,
+                    &tile,
+                    &mut shared,
+                    plan,
+                    table,
+                    mask,
+                    bias,
+                    call,
+                    Rowwise::Keys,
+                    is_plain,
+                    layout,
+                );
                 #[unroll]
-                for j in 0..4usize {
-                    let query_in = across * 4 + j;
+                for j in 0..columns {
+                    let query_in = across * 4 + comptime!(layout.column(j));
                     #[unroll]
                     for i in 0..rows {
-                        let scored = score::<M>(
-                            products[i * 4 + j],
-                            &head,
-                            &tile,
-                            query_in,
-                            down + i * side,
-                            plan,
-                            table,
-                            mask,
-                            bias,
-                            call,
-                            is_plain,
-                            comptime!(layout.across().div_ceil(32)),
-                            comptime!(layout.down()),
-                        );
-                        weights[i * 4 + j] = weight(scored.score, sizes[j]);
-                        if !is_plain {
-                            slopes[i * 4 + j] = scored.slope;
-                        }
+                        weights[i * columns + j] = weight(products[i * columns + j], sizes[j]);
                         // What the values are weighted by.
-                        products[i * 4 + j] = weights[i * 4 + j];
+                        products[i * columns + j] = weights[i * columns + j];
                     }
                     if !is_plain {
                         if call.threshold > 0u32 {
@@ -140,13 +153,13 @@ pub(super) fn backward_keys<N: Size, M: Numeric>(
                             #[unroll]
                             for i in 0..rows {
                                 let stays = factor(&by, tile.key + down + i * side, call);
-                                factors[i * 4 + j] = stays;
-                                products[i * 4 + j] *= stays;
+                                factors[i * columns + j] = stays;
+                                products[i * columns + j] *= stays;
                             }
                         }
                     }
                 }
-                put_weights(&products, &mut shared, layout);
+                put_weights(&mut products, &mut shared, layout);
                 add_weighted::<N>(
                     d_context,
                     &upstream,
@@ -170,21 +183,24 @@ pub(super) fn backward_keys<N: Size, M: Numeric>(
                 #[unroll]
                 for i in 0..rows {
                     #[unroll]
-                    for j in 0..4usize {
-                        let mut d_weight = products[i * 4 + j];
+                    for j in 0..columns {
+                        let mut d_weight = products[i * columns + j];
                         if !is_plain {
                             if call.threshold > 0u32 {
-                                d_weight *= factors[i * 4 + j];
+                                d_weight *= factors[i * columns + j];
                             }
                         }
-                        let mut d_score = weights[i * 4 + j] * (d_weight - mean[j]) * call.scale;
+                        let mut d_score =
+                            weights[i * columns + j] * (d_weight - mean[j]) * call.scale;
                         if !is_plain {
-                            d_score *= slopes[i * 4 + j];
+                            if call.softcap > 0.0f32 {
+                                d_score *= slopes[i * columns + j];
+                            }
                         }
-                        products[i * 4 + j] = d_score;
+                        products[i * columns + j] = d_score;
                     }
                 }
-                put_weights(&products, &mut shared, layout);
+                put_weights(&mut products, &mut shared, layout);
                 add_weighted::<N>(
                     query,
                     &queries,
@@ -211,28 +227,14 @@ pub(super) fn backward_keys<N: Size, M: Numeric>(
         count: seq_k,
         width: call.d_value as usize,
     };
-    #[unroll]
-    for i in 0..rows {
-        let row = first + down + i * side;
-        #[unroll]
-        for block in 0..key_blocks {
-            store::<N>(
-                d_key,
-                &d_keys,
-                row,
-                block * side + across,
-                key_sums[i * key_blocks + block],
-            );
-        }
-        #[unroll]
-        for block in 0..value_blocks {
-            store::<N>(
-                d_value,
-                &d_values,
-                row,
-                block * side + across,
-                value_sums[i * value_blocks + block],
-            );
-        }
-    }
+    store_sums::<N>(d_key, &d_keys, first, &key_sums, &one, key_blocks, layout);
+    store_sums::<N>(
+        d_value,
+        &d_values,
+        first,
+        &value_sums,
+        &one,
+        value_blocks,
+        layout,
+    );
 }

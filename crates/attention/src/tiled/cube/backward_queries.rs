@@ -3,8 +3,9 @@
 use cubecl::prelude::*;
 
 use super::call::Call;
-use super::score::{Drawn, Head, Tile, drawn_by, factor, score, weight};
-use super::tile::{Four, Layout, Rows, add_weighted, multiply, put_weights, store};
+use super::device_plan::Rowwise;
+use super::score::{Drawn, Head, Tile, drawn_by, factor, finish_scores, slope, weight};
+use super::tile::{Four, Layout, Rows, add_weighted, multiply, put_weights, store_sums};
 
 /// A cube computes a tile of queries of a head, key tile by key tile.
 #[cube(launch_unchecked)]
@@ -28,6 +29,8 @@ pub(super) fn backward_queries<N: Size, M: Numeric>(
 ) {
     let side = comptime!(layout.side);
     let rows = comptime!(layout.rows);
+    let columns = comptime!(layout.columns());
+    let parts = comptime!(blocks * layout.fours);
     let unit = UNIT_POS as usize;
     let down = unit / side;
     let across = unit % side;
@@ -54,12 +57,13 @@ pub(super) fn backward_queries<N: Size, M: Numeric>(
     let of_head = head.example * call.heads as usize + head.head;
 
     let mut shared = Shared::<[Four]>::new_slice(comptime!(layout.shared()));
-    let mut weights = Array::<f32>::new(comptime!(layout.rows * 4));
-    let mut slopes = Array::<f32>::new(comptime!(layout.rows * 4));
-    let mut products = Array::<f32>::new(comptime!(layout.rows * 4));
+    let mut weights = Array::<f32>::new(comptime!(layout.own()));
+    let mut slopes = Array::<f32>::new(comptime!(layout.own()));
+    let mut products = Array::<f32>::new(comptime!(layout.own()));
     let mut sizes = Array::<f32>::new(rows);
     let mut mean = Array::<f32>::new(rows);
-    let mut sums = Array::<Four>::new(comptime!(layout.rows * blocks));
+    let mut one = Array::<f32>::new(rows);
+    let mut sums = Array::<Four>::new(comptime!(layout.rows * blocks * layout.fours));
     let mut low = Array::<u32>::new(rows);
     let mut high = Array::<u32>::new(rows);
     #[unroll]
@@ -71,9 +75,10 @@ pub(super) fn backward_queries<N: Size, M: Numeric>(
             sizes[i] = log_sum_exp[of_head * seq_q + row];
             mean[i] = means[of_head * seq_q + row];
         }
+        one[i] = 1.0f32;
         #[unroll]
-        for block in 0..blocks {
-            sums[i * blocks + block] = Four::new(0.0f32);
+        for part in 0..parts {
+            sums[i * parts + part] = Four::new(0.0f32);
         }
         if !is_plain {
             if call.threshold > 0u32 {
@@ -107,29 +112,33 @@ pub(super) fn backward_queries<N: Size, M: Numeric>(
                 &mut products,
                 layout,
             );
+            if !is_plain {
+                if call.softcap > 0.0f32 {
+                    #[unroll]
+                    for at in 0..comptime!(layout.own()) {
+                        slopes[at] = slope(products[at], call);
+                    }
+                }
+            }
+            finish_scores::<M>(
+                &mut products,
+                &head,
+                &tile,
+                &mut shared,
+                plan,
+                table,
+                mask,
+                bias,
+                call,
+                Rowwise::Queries,
+                is_plain,
+                layout,
+            );
             #[unroll]
             for i in 0..rows {
                 #[unroll]
-                for j in 0..4usize {
-                    let scored = score::<M>(
-                        products[i * 4 + j],
-                        &head,
-                        &tile,
-                        down + i * side,
-                        across * 4 + j,
-                        plan,
-                        table,
-                        mask,
-                        bias,
-                        call,
-                        is_plain,
-                        comptime!(layout.down().div_ceil(32)),
-                        comptime!(layout.across()),
-                    );
-                    weights[i * 4 + j] = weight(scored.score, sizes[i]);
-                    if !is_plain {
-                        slopes[i * 4 + j] = scored.slope;
-                    }
+                for j in 0..columns {
+                    weights[i * columns + j] = weight(products[i * columns + j], sizes[i]);
                 }
             }
             multiply::<N>(
@@ -146,25 +155,31 @@ pub(super) fn backward_queries<N: Size, M: Numeric>(
             #[unroll]
             for i in 0..rows {
                 #[unroll]
-                for j in 0..4usize {
-                    let mut d_weight = products[i * 4 + j];
+                for j in 0..columns {
+                    let mut d_weight = products[i * columns + j];
                     if !is_plain {
                         if call.threshold > 0u32 {
                             let by = Drawn {
                                 low: low[i],
                                 high: high[i],
                             };
-                            d_weight *= factor(&by, tile.key + across * 4 + j, call);
+                            d_weight *= factor(
+                                &by,
+                                tile.key + across * 4 + comptime!(layout.column(j)),
+                                call,
+                            );
                         }
                     }
-                    let mut d_score = weights[i * 4 + j] * (d_weight - mean[i]) * call.scale;
+                    let mut d_score = weights[i * columns + j] * (d_weight - mean[i]) * call.scale;
                     if !is_plain {
-                        d_score *= slopes[i * 4 + j];
+                        if call.softcap > 0.0f32 {
+                            d_score *= slopes[i * columns + j];
+                        }
                     }
-                    products[i * 4 + j] = d_score;
+                    products[i * columns + j] = d_score;
                 }
             }
-            put_weights(&products, &mut shared, layout);
+            put_weights(&mut products, &mut shared, layout);
             add_weighted::<N>(key, &keys, tile.key, &mut shared, &mut sums, blocks, layout);
         }
     }
@@ -175,17 +190,5 @@ pub(super) fn backward_queries<N: Size, M: Numeric>(
         count: seq_q,
         width: call.d_head as usize,
     };
-    #[unroll]
-    for i in 0..rows {
-        #[unroll]
-        for block in 0..blocks {
-            store::<N>(
-                d_query,
-                &d_queries,
-                first + down + i * side,
-                block * side + across,
-                sums[i * blocks + block],
-            );
-        }
-    }
+    store_sums::<N>(d_query, &d_queries, first, &sums, &one, blocks, layout);
 }

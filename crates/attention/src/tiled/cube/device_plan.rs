@@ -9,18 +9,29 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::tile::Layout;
 use crate::AttentionShape;
 use crate::kept::Kept;
 use crate::pattern::rule::Rule;
 use crate::pattern::{Examples, kept};
 
-/// What goes through the other's tiles.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What goes down the tiles of a kernel; the other goes across.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Rowwise {
     /// A row of tiles is a tile of queries.
     Queries,
     /// A row of tiles is a tile of keys.
     Keys,
+}
+
+impl Rowwise {
+    /// Queries and keys in a tile.
+    pub(super) fn tile(self, layout: Layout) -> [usize; 2] {
+        match self {
+            Self::Queries => [layout.down(), layout.across()],
+            Self::Keys => [layout.across(), layout.down()],
+        }
+    }
 }
 
 /// Which plan.
@@ -53,14 +64,14 @@ impl Wanted {
     pub(super) fn new(
         rule: &Arc<Rule>,
         shape: &AttentionShape,
-        tile: [usize; 2],
+        layout: Layout,
         rowwise: Rowwise,
     ) -> Self {
         Self {
             rule: Arc::clone(rule),
             batch: shape.batch,
             seq: [shape.seq_q, shape.seq_k],
-            tile,
+            tile: rowwise.tile(layout),
             rowwise,
         }
     }

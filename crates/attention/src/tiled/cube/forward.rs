@@ -3,8 +3,11 @@
 use cubecl::prelude::*;
 
 use super::call::Call;
-use super::score::{Drawn, Head, LOWEST, Tile, drawn_by, factor, score, weight};
-use super::tile::{Four, Layout, Rows, across_units, add_weighted, multiply, put_weights, store};
+use super::device_plan::Rowwise;
+use super::score::{Drawn, Head, LOWEST, Tile, drawn_by, factor, finish_scores, weight};
+use super::tile::{
+    Four, Layout, Rows, across_units, add_weighted, multiply, put_weights, store_sums,
+};
 
 /// A cube computes a tile of queries of a head, key tile by key tile.
 #[cube(launch_unchecked)]
@@ -26,6 +29,8 @@ pub(super) fn forward<N: Size, M: Numeric>(
 ) {
     let side = comptime!(layout.side);
     let rows = comptime!(layout.rows);
+    let columns = comptime!(layout.columns());
+    let parts = comptime!(blocks * layout.fours);
     let unit = UNIT_POS as usize;
     let down = unit / side;
     let across = unit % side;
@@ -48,11 +53,11 @@ pub(super) fn forward<N: Size, M: Numeric>(
         .rows(head.example, kv_head, call.seq_k, call.d_value);
 
     let mut shared = Shared::<[Four]>::new_slice(comptime!(layout.shared()));
-    let mut scores = Array::<f32>::new(comptime!(layout.rows * 4));
+    let mut scores = Array::<f32>::new(comptime!(layout.own()));
     let mut most = Array::<f32>::new(rows);
     let mut most_now = Array::<f32>::new(rows);
     let mut sum = Array::<f32>::new(rows);
-    let mut sums = Array::<Four>::new(comptime!(layout.rows * blocks));
+    let mut sums = Array::<Four>::new(comptime!(layout.rows * blocks * layout.fours));
     let mut low = Array::<u32>::new(rows);
     let mut high = Array::<u32>::new(rows);
     #[unroll]
@@ -60,8 +65,8 @@ pub(super) fn forward<N: Size, M: Numeric>(
         most[i] = LOWEST;
         sum[i] = 0.0f32;
         #[unroll]
-        for block in 0..blocks {
-            sums[i * blocks + block] = Four::new(0.0f32);
+        for part in 0..parts {
+            sums[i * parts + part] = Four::new(0.0f32);
         }
         if !is_plain {
             if call.threshold > 0u32 {
@@ -95,28 +100,26 @@ pub(super) fn forward<N: Size, M: Numeric>(
                 &mut scores,
                 layout,
             );
+            finish_scores::<M>(
+                &mut scores,
+                &head,
+                &tile,
+                &mut shared,
+                plan,
+                table,
+                mask,
+                bias,
+                call,
+                Rowwise::Queries,
+                is_plain,
+                layout,
+            );
             #[unroll]
             for i in 0..rows {
                 let mut largest = most[i];
                 #[unroll]
-                for j in 0..4usize {
-                    let scored = score::<M>(
-                        scores[i * 4 + j],
-                        &head,
-                        &tile,
-                        down + i * side,
-                        across * 4 + j,
-                        plan,
-                        table,
-                        mask,
-                        bias,
-                        call,
-                        is_plain,
-                        comptime!(layout.down().div_ceil(32)),
-                        comptime!(layout.across()),
-                    );
-                    scores[i * 4 + j] = scored.score;
-                    largest = max(largest, scored.score);
+                for j in 0..columns {
+                    largest = max(largest, scores[i * columns + j]);
                 }
                 most_now[i] = largest;
             }
@@ -127,8 +130,8 @@ pub(super) fn forward<N: Size, M: Numeric>(
                 most[i] = most_now[i];
                 let mut total = sum[i] * shrink;
                 #[unroll]
-                for j in 0..4usize {
-                    let mut weight = weight(scores[i * 4 + j], most[i]);
+                for j in 0..columns {
+                    let mut weight = weight(scores[i * columns + j], most[i]);
                     total += weight;
                     if !is_plain {
                         if call.threshold > 0u32 {
@@ -136,18 +139,22 @@ pub(super) fn forward<N: Size, M: Numeric>(
                                 low: low[i],
                                 high: high[i],
                             };
-                            weight *= factor(&by, tile.key + across * 4 + j, call);
+                            weight *= factor(
+                                &by,
+                                tile.key + across * 4 + comptime!(layout.column(j)),
+                                call,
+                            );
                         }
                     }
-                    scores[i * 4 + j] = weight;
+                    scores[i * columns + j] = weight;
                 }
                 sum[i] = total;
                 #[unroll]
-                for block in 0..blocks {
-                    sums[i * blocks + block] = sums[i * blocks + block] * Four::new(shrink);
+                for part in 0..parts {
+                    sums[i * parts + part] = sums[i * parts + part] * Four::new(shrink);
                 }
             }
-            put_weights(&scores, &mut shared, layout);
+            put_weights(&mut scores, &mut shared, layout);
             add_weighted::<N>(
                 value,
                 &values,
@@ -174,19 +181,10 @@ pub(super) fn forward<N: Size, M: Numeric>(
         let row = first + down + i * side;
         // At least 1, from the largest score itself, unless nothing was seen; then the
         // context is zero already, and any positive number keeps it.
-        let total = max(sum[i], 0.5f32);
-        #[unroll]
-        for block in 0..blocks {
-            store::<N>(
-                context,
-                &contexts,
-                row,
-                block * side + across,
-                sums[i * blocks + block] / Four::new(total),
-            );
-        }
+        sum[i] = max(sum[i], 0.5f32);
         if across == 0 && row < seq_q {
-            log_sum_exp[of_head * seq_q + row] = most[i] + total.ln();
+            log_sum_exp[of_head * seq_q + row] = most[i] + sum[i].ln();
         }
     }
+    store_sums::<N>(context, &contexts, first, &sums, &sum, blocks, layout);
 }

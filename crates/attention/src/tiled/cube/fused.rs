@@ -9,9 +9,8 @@ use burn::backend::{Cube, DType, Shape};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 
-use super::able::layout;
+use super::able::{Layouts, layouts};
 use super::launch::{Given, GivenBack, launch_backward, launch_forward};
-use super::tile::Layout;
 use crate::tiled::ops::{
     Arrived, Bias, InputGradients, MoreHidden, Saved, TiledBackward, TiledForward, TiledSettings,
 };
@@ -25,7 +24,7 @@ type Handles = HandleContainer<<Runtime as FusionRuntime>::FusionHandle>;
 struct Queued {
     described: CustomOpIr,
     settings: TiledSettings,
-    layout: Layout,
+    layouts: Layouts,
     has_mask: bool,
     has_bias: bool,
 }
@@ -40,7 +39,7 @@ impl TiledForward for Cube {
         settings: TiledSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let client = query.client.clone();
-        let Some(layout) = layout(&client.device().client(), &settings) else {
+        let Some(layouts) = layouts(&client.device().client(), &settings) else {
             return portable::forward::<Self>(query, key, value, hidden, bias, &settings);
         };
         let shape = &settings.shape;
@@ -54,7 +53,7 @@ impl TiledForward for Cube {
         let queued = Queued {
             described: CustomOpIr::new("zoo::tiled_forward", &inputs, &outputs),
             settings,
-            layout,
+            layouts,
             has_mask,
             has_bias,
         };
@@ -73,10 +72,10 @@ impl TiledBackward for Cube {
         settings: &TiledSettings,
     ) -> InputGradients<Self> {
         let client = saved.query.client.clone();
-        let layout = match layout(&client.device().client(), settings) {
+        let layouts = match layouts(&client.device().client(), settings) {
             // The gradient by a bias is summed over examples and heads, which no cube has
             // all of.
-            Some(layout) if !arrived.wants_bias => layout,
+            Some(layouts) if !arrived.wants_bias => layouts,
             _ => return portable::backward::<Self>(saved, arrived, settings),
         };
         let shape = &settings.shape;
@@ -102,7 +101,7 @@ impl TiledBackward for Cube {
         let queued = Queued {
             described: CustomOpIr::new("zoo::tiled_backward", &inputs, &outputs),
             settings: settings.clone(),
-            layout,
+            layouts,
             has_mask,
             has_bias,
         };
@@ -190,7 +189,7 @@ impl Operation<Runtime> for Forward {
             mask: queued.has_mask.then(|| inputs.mask()),
             bias: queued.has_bias.then(|| inputs.float()),
         };
-        let results = launch_forward(given, &queued.settings, queued.layout);
+        let results = launch_forward(given, &queued.settings, queued.layouts.forward);
         publish(handles, &queued.described, results);
         Ok(())
     }
@@ -218,7 +217,7 @@ impl Operation<Runtime> for Backward {
             d_context,
             d_log_sum_exp: inputs.take(),
         };
-        let results = launch_backward(given, back, &queued.settings, queued.layout);
+        let results = launch_backward(given, back, &queued.settings, queued.layouts.backward);
         publish(handles, &queued.described, results);
         Ok(())
     }

@@ -176,11 +176,7 @@ pub(super) fn launch_backward(
 
 /// Which plan of a call a kernel goes by.
 pub(super) fn wanted(settings: &TiledSettings, layout: Layout, rowwise: Rowwise) -> Wanted {
-    let tile = match rowwise {
-        Rowwise::Queries => [layout.down(), layout.across()],
-        Rowwise::Keys => [layout.across(), layout.down()],
-    };
-    Wanted::new(&settings.rule, &settings.shape, tile, rowwise)
+    Wanted::new(&settings.rule, &settings.shape, layout, rowwise)
 }
 
 /// The tensors of a call as the kernels can read them.

@@ -4,18 +4,12 @@
 use cubecl::prelude::*;
 
 use super::call::Call;
+use super::device_plan::Rowwise;
+use super::tile::{Four, Layout, put_weights, take_weights, weights_of_row};
 
 /// Stands for minus infinity in scores: infinities are not part of what WGSL
 /// promises, and two of them make a NaN.
 pub(super) const LOWEST: f32 = -1e30;
-
-/// What is said of a score: the lowest where the key is hidden, and what a gradient is
-/// multiplied by on its way back through the softcap.
-#[derive(CubeType, Clone, Copy)]
-pub(super) struct Scored {
-    pub(super) score: f32,
-    pub(super) slope: f32,
-}
 
 /// A head of an example, and what is kept for it.
 #[derive(CubeType, Clone, Copy)]
@@ -33,10 +27,85 @@ pub(super) struct Tile {
     pub(super) bitmap: usize,
 }
 
+/// Makes scores of each unit's products of a tile: the lowest where a key is hidden.
+///
+/// What needs memory to be read is done on the scores in shared memory, where a loop can
+/// count them; in registers each would need instructions of its own, and a kernel has many.
+#[cube]
+pub(super) fn finish_scores<M: Numeric>(
+    products: &mut Array<f32>,
+    head: &Head,
+    tile: &Tile,
+    shared: &mut Shared<[Four]>,
+    plan: &[u32],
+    table: &[u32],
+    mask: &[M],
+    bias: &[f32],
+    call: &Call,
+    #[comptime] rowwise: Rowwise,
+    #[comptime] is_plain: bool,
+    #[comptime] layout: Layout,
+) {
+    #[unroll]
+    for at in 0..comptime!(layout.own()) {
+        products[at] = products[at] * call.scale;
+    }
+    let mut has_more = tile.bitmap > 0;
+    if !is_plain {
+        if call.softcap > 0.0f32 {
+            #[unroll]
+            for at in 0..comptime!(layout.own()) {
+                products[at] = (products[at] / call.softcap).tanh() * call.softcap;
+            }
+        }
+        has_more = has_more || call.has_alibi + call.has_bias + call.has_mask > 0u32;
+    }
+    if has_more {
+        let side = comptime!(layout.side);
+        let unit = UNIT_POS as usize;
+        put_weights(products, shared, layout);
+        for i in 0..comptime!(layout.rows) {
+            let down = unit / side + i * side;
+            for c in 0..comptime!(layout.fours) {
+                let across = c * side + unit % side;
+                let at = weights_of_row(down, layout) + across;
+                let mut scores = shared[at];
+                #[unroll]
+                for j in 0..4usize {
+                    let mut query_in = down;
+                    let mut key_in = across * 4 + j;
+                    if comptime!(rowwise == Rowwise::Keys) {
+                        query_in = across * 4 + j;
+                        key_in = down;
+                    }
+                    let score = finish::<M>(
+                        scores.extract(j),
+                        head,
+                        tile,
+                        query_in,
+                        key_in,
+                        plan,
+                        table,
+                        mask,
+                        bias,
+                        call,
+                        rowwise,
+                        is_plain,
+                        layout,
+                    );
+                    scores.insert(j, score);
+                }
+                shared[at] = scores;
+            }
+        }
+        take_weights(products, shared, layout);
+    }
+}
+
 /// The score of a query and a key that are so far into a tile.
 #[cube]
-pub(super) fn score<M: Numeric>(
-    product: f32,
+fn finish<M: Numeric>(
+    bent: f32,
     head: &Head,
     tile: &Tile,
     query_in: usize,
@@ -46,20 +115,14 @@ pub(super) fn score<M: Numeric>(
     mask: &[M],
     bias: &[f32],
     call: &Call,
+    #[comptime] rowwise: Rowwise,
     #[comptime] is_plain: bool,
-    #[comptime] bitmap_words: usize,
-    #[comptime] bitmap_keys: usize,
-) -> Scored {
-    let mut score = product * call.scale;
-    let mut slope = 1.0f32;
-    let query = tile.query + query_in;
-    let key = tile.key + key_in;
+    #[comptime] layout: Layout,
+) -> f32 {
+    let mut score = bent;
     if !is_plain {
-        if call.softcap > 0.0f32 {
-            let bent = (score / call.softcap).tanh();
-            score = bent * call.softcap;
-            slope = 1.0f32 - bent * bent;
-        }
+        let query = tile.query + query_in;
+        let key = tile.key + key_in;
         if call.has_alibi != 0u32 {
             // The key that the query is level with.
             let own = query as i32 + call.seq_k as i32 - call.seq_q as i32;
@@ -86,13 +149,24 @@ pub(super) fn score<M: Numeric>(
         }
     }
     if tile.bitmap > 0 {
-        let of_tile = (tile.bitmap - 1) * comptime!(bitmap_words * bitmap_keys);
-        let at = call.bitmaps_at as usize + of_tile + key_in * bitmap_words + query_in / 32;
+        // Queries and keys of a tile.
+        let [queries, keys] = comptime!(rowwise.tile(layout));
+        let words = comptime!(queries.div_ceil(32));
+        let of_tile = (tile.bitmap - 1) * comptime!(words * keys);
+        let at = call.bitmaps_at as usize + of_tile + key_in * words + query_in / 32;
         if (plan[at] >> (query_in as u32 % 32u32)) & 1u32 == 0u32 {
             score = LOWEST;
         }
     }
-    Scored { score, slope }
+    score
+}
+
+/// What a gradient by a score is multiplied by on its way back through the softcap to the
+/// product.
+#[cube]
+pub(super) fn slope(product: f32, call: &Call) -> f32 {
+    let bent = (product * call.scale / call.softcap).tanh();
+    1.0f32 - bent * bent
 }
 
 /// The weight of a score before it is divided by the sum; nothing where hidden.

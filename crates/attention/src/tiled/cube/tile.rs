@@ -2,8 +2,9 @@
 //! the two products of matrices that attention is made of.
 //!
 //! A cube has `side · side` units. Unit `(down, across)` of it has `rows` rows, `side` apart
-//! (`down`, `down + side`, ...), and four neighbouring columns (from `4 · across` on). Everything in
-//! shared memory is four numbers wide, so that one load feeds many multiplications.
+//! (`down`, `down + side`, ...), and `fours` times four neighbouring columns, those of one
+//! unit next to those of the next. Everything in shared memory is four numbers wide, and a
+//! unit multiplies all its rows with all its columns: so a load feeds many multiplications.
 
 use cubecl::prelude::*;
 
@@ -15,8 +16,10 @@ pub(super) type Four = Vector<f32, Const<4>>;
 pub(crate) struct Layout {
     /// Units of a cube, down and across.
     pub(crate) side: usize,
-    /// Rows of a unit. Its columns are always four.
+    /// Rows of a unit.
     pub(crate) rows: usize,
+    /// Columns of a unit, in fours.
+    pub(crate) fours: usize,
     /// How much of a row is in shared memory at a time, in fours.
     pub(crate) chunk: usize,
 }
@@ -33,7 +36,23 @@ impl Layout {
 
     /// Columns of a tile.
     pub(crate) fn across(self) -> usize {
-        self.side * 4
+        self.side * self.columns()
+    }
+
+    /// Columns of a unit.
+    pub(super) fn columns(self) -> usize {
+        4 * self.fours
+    }
+
+    /// Numbers that a unit has of a tile.
+    pub(super) fn own(self) -> usize {
+        self.rows * self.columns()
+    }
+
+    /// How far the `j`-th column of a unit lies from where its first four would begin if
+    /// units had no others.
+    pub(super) fn column(self, j: usize) -> usize {
+        j / 4 * 4 * self.side + j % 4
     }
 
     /// How far apart rows of a chunk lie: one more than there is, so that rows next to
@@ -44,18 +63,18 @@ impl Layout {
 
     /// Likewise for the weights of a tile.
     fn weight_stride(self) -> usize {
-        self.side + 1
+        self.side * self.fours + 1
     }
 
     /// Rows of the matrix that weights are multiplied with that are there at a time.
     fn through(self) -> usize {
-        2 * self.side
+        self.across() / 2
     }
 
     /// The part of shared memory that chunks of two matrices are brought into.
     fn chunks(self) -> usize {
         let two = (self.down() + self.across()) * self.chunk_stride();
-        two.max(self.through() * self.side)
+        two.max(self.through() * self.side * self.fours)
     }
 
     /// Where the weights of a tile begin.
@@ -77,7 +96,7 @@ impl Layout {
         16 * self.shared()
     }
 
-    /// Blocks of columns that a unit has four of, in a matrix of this width.
+    /// Blocks of columns, as wide as a tile, in a matrix of this width.
     pub(crate) fn blocks(self, width: usize) -> usize {
         width.div_ceil(self.across())
     }
@@ -126,7 +145,7 @@ pub(super) fn load<N: Size>(
 
 /// Writes four numbers of a row, as far as they are there.
 #[cube]
-pub(super) fn store<N: Size>(
+fn store<N: Size>(
     matrix: &mut [Vector<f32, N>],
     rows: &Rows,
     row: usize,
@@ -156,7 +175,7 @@ pub(super) fn store<N: Size>(
 }
 
 /// `left · rightᵀ` for a tile: each unit's rows of `left` by its columns, which are rows of
-/// `right`. `products` has four numbers for each row.
+/// `right`. `products` has all of a row before those of the next.
 #[cube]
 pub(super) fn multiply<N: Size>(
     left: &[Vector<f32, N>],
@@ -171,6 +190,7 @@ pub(super) fn multiply<N: Size>(
 ) {
     let side = comptime!(layout.side);
     let rows = comptime!(layout.rows);
+    let columns = comptime!(layout.columns());
     let chunk = comptime!(layout.chunk);
     let stride = comptime!(layout.chunk_stride());
     let right_at = comptime!(layout.down() * layout.chunk_stride());
@@ -178,14 +198,13 @@ pub(super) fn multiply<N: Size>(
     let down = unit / side;
     let across = unit % side;
     #[unroll]
-    for i in 0..comptime!(rows * 4) {
+    for i in 0..comptime!(layout.own()) {
         products[i] = 0.0f32;
     }
     let chunks = left_rows.width.div_ceil(comptime!(chunk * 4));
     for number in 0..chunks {
         // Others may still read what lies there.
         sync_cube();
-        #[unroll]
         for step in 0..comptime!(rows * chunk / side) {
             let at = unit + step * comptime!(layout.units());
             let row = at / chunk;
@@ -193,63 +212,92 @@ pub(super) fn multiply<N: Size>(
             shared[row * stride + four] =
                 load::<N>(left, left_rows, first_left + row, number * chunk + four);
         }
-        #[unroll]
-        for step in 0..comptime!(4 * chunk / side) {
+        for step in 0..comptime!(columns * chunk / side) {
             let at = unit + step * comptime!(layout.units());
             let row = at / chunk;
             let four = at % chunk;
-            // A unit reads four neighbours, `side` apart from each other: then units next
-            // to each other read rows next to each other, which lie in different banks.
-            let from = (row % side) * 4 + row / side;
+            // A unit's columns lie `side` apart from each other here: then units next to each
+            // other read rows next to each other, which lie in different banks.
+            let j = row / side;
+            let from = (j / 4) * comptime!(4 * side) + (row % side) * 4 + j % 4;
             shared[right_at + row * stride + four] =
                 load::<N>(right, right_rows, first_right + from, number * chunk + four);
         }
         sync_cube();
         for four in 0..chunk {
-            let mut rights = Array::<Four>::new(4usize);
+            let mut rights = Array::<Four>::new(columns);
             #[unroll]
-            for j in 0..4usize {
+            for j in 0..columns {
                 rights[j] = shared[right_at + (across + j * side) * stride + four];
             }
             #[unroll]
             for i in 0..rows {
                 let lefts = shared[(down + i * side) * stride + four];
                 #[unroll]
-                for j in 0..4usize {
+                for j in 0..columns {
                     let other = rights[j];
-                    let mut sum = products[i * 4 + j];
+                    let mut sum = products[i * columns + j];
                     #[unroll]
                     for k in 0..4usize {
                         sum = fma(lefts.extract(k), other.extract(k), sum);
                     }
-                    products[i * 4 + j] = sum;
+                    products[i * columns + j] = sum;
                 }
             }
         }
     }
 }
 
+/// Where the weights of a row of a tile begin in shared memory.
+#[cube]
+pub(super) fn weights_of_row(row: usize, #[comptime] layout: Layout) -> usize {
+    comptime!(layout.weights_at()) + row * comptime!(layout.weight_stride())
+}
+
 /// Puts each unit's numbers of a tile where [`add_weighted`] looks for weights.
 #[cube]
 pub(super) fn put_weights(
-    weights: &Array<f32>,
+    weights: &mut Array<f32>,
     shared: &mut Shared<[Four]>,
     #[comptime] layout: Layout,
 ) {
     let side = comptime!(layout.side);
     let unit = UNIT_POS as usize;
-    let down = unit / side;
-    let across = unit % side;
     #[unroll]
     for i in 0..comptime!(layout.rows) {
-        let mut four = Four::new(0.0f32);
+        let at = weights_of_row(unit / side + i * side, layout) + unit % side;
         #[unroll]
-        for j in 0..4usize {
-            four.insert(j, weights[i * 4 + j]);
+        for c in 0..comptime!(layout.fours) {
+            let mut four = Four::new(0.0f32);
+            #[unroll]
+            for j in 0..4usize {
+                four.insert(j, weights[i * comptime!(layout.columns()) + c * 4 + j]);
+            }
+            shared[at + c * side] = four;
         }
-        let at =
-            comptime!(layout.weights_at()) + (down + i * side) * comptime!(layout.weight_stride());
-        shared[at + across] = four;
+    }
+}
+
+/// Takes each unit's numbers back from there.
+#[cube]
+pub(super) fn take_weights(
+    weights: &mut Array<f32>,
+    shared: &mut Shared<[Four]>,
+    #[comptime] layout: Layout,
+) {
+    let side = comptime!(layout.side);
+    let unit = UNIT_POS as usize;
+    #[unroll]
+    for i in 0..comptime!(layout.rows) {
+        let at = weights_of_row(unit / side + i * side, layout) + unit % side;
+        #[unroll]
+        for c in 0..comptime!(layout.fours) {
+            let four = shared[at + c * side];
+            #[unroll]
+            for j in 0..4usize {
+                weights[i * comptime!(layout.columns()) + c * 4 + j] = four.extract(j);
+            }
+        }
     }
 }
 
@@ -267,7 +315,9 @@ pub(super) fn add_weighted<N: Size>(
 ) {
     let side = comptime!(layout.side);
     let rows = comptime!(layout.rows);
+    let fours = comptime!(layout.fours);
     let through = comptime!(layout.through());
+    let wide = comptime!(layout.side * layout.fours);
     let unit = UNIT_POS as usize;
     let down = unit / side;
     let across = unit % side;
@@ -276,35 +326,74 @@ pub(super) fn add_weighted<N: Size>(
         for part in 0..comptime!(layout.across() / layout.through()) {
             // The weights are there, and nobody reads the last part any more.
             sync_cube();
-            #[unroll]
-            for step in 0..comptime!(layout.through() / layout.side) {
-                let row = down + step * side;
-                shared[row * side + across] = load::<N>(
+            for step in 0..comptime!(layout.through() * layout.fours / layout.side) {
+                let at = unit + step * comptime!(layout.units());
+                shared[at] = load::<N>(
                     matrix,
                     matrix_rows,
-                    first + part * through + row,
-                    block * side + across,
+                    first + part * through + at / wide,
+                    block * wide + at % wide,
                 );
             }
             sync_cube();
             for four in 0..comptime!(layout.through() / 4) {
-                let mut others = Array::<Four>::new(4usize);
+                let mut others = Array::<Four>::new(comptime!(layout.columns()));
                 #[unroll]
                 for j in 0..4usize {
-                    others[j] = shared[(four * 4 + j) * side + across];
+                    #[unroll]
+                    for c in 0..fours {
+                        others[j * fours + c] = shared[(four * 4 + j) * wide + c * side + across];
+                    }
                 }
                 #[unroll]
                 for i in 0..rows {
-                    let at = comptime!(layout.weights_at())
-                        + (down + i * side) * comptime!(layout.weight_stride());
+                    let at = weights_of_row(down + i * side, layout);
                     let weights = shared[at + part * comptime!(layout.through() / 4) + four];
-                    let mut sum = sums[i * blocks + block];
                     #[unroll]
-                    for j in 0..4usize {
-                        sum = fma(Four::new(weights.extract(j)), others[j], sum);
+                    for c in 0..fours {
+                        let mut sum = sums[(i * blocks + block) * fours + c];
+                        #[unroll]
+                        for j in 0..4usize {
+                            sum = fma(Four::new(weights.extract(j)), others[j * fours + c], sum);
+                        }
+                        sums[(i * blocks + block) * fours + c] = sum;
                     }
-                    sums[i * blocks + block] = sum;
                 }
+            }
+        }
+    }
+}
+
+/// Writes the sums of [`add_weighted`] to the rows of a result from `first` on, each
+/// divided by its row's number.
+#[cube]
+pub(super) fn store_sums<N: Size>(
+    result: &mut [Vector<f32, N>],
+    result_rows: &Rows,
+    first: usize,
+    sums: &Array<Four>,
+    by: &Array<f32>,
+    #[comptime] blocks: usize,
+    #[comptime] layout: Layout,
+) {
+    let side = comptime!(layout.side);
+    let fours = comptime!(layout.fours);
+    let unit = UNIT_POS as usize;
+    let down = unit / side;
+    let across = unit % side;
+    #[unroll]
+    for i in 0..comptime!(layout.rows) {
+        #[unroll]
+        for block in 0..blocks {
+            #[unroll]
+            for c in 0..fours {
+                store::<N>(
+                    result,
+                    result_rows,
+                    first + down + i * side,
+                    (block * fours + c) * side + across,
+                    sums[(i * blocks + block) * fours + c] / Four::new(by[i]),
+                );
             }
         }
     }
