@@ -18,9 +18,11 @@
 //! # Which body computes it
 //!
 //! Flex, NdArray and LibTorch on the CPU have a body made for it, LibTorch on CUDA has
-//! ATen's for what that can do; else it is the portable one, tile loops over the backend's
-//! own operations. A backend's body is compiled in by the
-//! feature of its name. On a backend that is there without its feature the result
+//! ATen's for what that can do, and wgpu and Vulkan have kernels of CubeCL; else it is the
+//! portable one, tile loops over the backend's own operations. [`which_body`] tells. The
+//! kernels compute in `f32`, with heads and values of up to 256 numbers; the gradient by a
+//! bias is the portable body's on those backends, and so is a pass that has one. A backend's
+//! body is compiled in by the feature of its name. On a backend that is there without its feature the result
 //! is the same, computed by operations that autodiff records one by one, so that
 //! training holds the matrices after all.
 

@@ -3,14 +3,17 @@
 
 use burn::tensor::{Bool, Device, Tensor, TensorData};
 use libtest_mimic::{Failed, Trial};
-use zoo_attention::tiled::recorded;
+use zoo_attention::tiled::{by_tiles, recorded};
 use zoo_attention::{
-    AttentionOptions, Body, Flashed, Mechanism, Pattern, flash_with_log_sum_exp, merge, which_body,
+    AttentionOptions, Body, Dropout, Flashed, Mechanism, Pattern, flash_with_log_sum_exp, merge,
+    which_body,
 };
 use zoo_conformance::{Tensors, all_queries, judge_gradients, numbers};
 use zoo_testkit::{Precision, find, solve};
 
 type Test = fn(&Device) -> Result<(), Failed>;
+/// One way of computing the same.
+type Attend = fn(Tensor<4>, Tensor<4>, Tensor<4>, &AttentionOptions) -> Flashed;
 
 pub(crate) fn trials(device: &Device) -> impl Iterator<Item = Trial> {
     TESTS.iter().map(move |(name, test)| {
@@ -28,6 +31,135 @@ const TESTS: &[(&str, Test)] = &[
             if body == Body::Recorded {
                 return Err("it would be recorded op by op".into());
             }
+        }
+        Ok(())
+    }),
+    ("kernels-leave-wide-heads-to-the-tiles", |device| {
+        let device = &device.clone().autodiff();
+        let random = |seq: usize, width: usize, factor: f32| {
+            let numbers: Vec<f32> = (0..2 * seq * width)
+                .map(|at| (at as f32 * factor).sin())
+                .collect();
+            let tensor = TensorData::new(numbers, [1, 2, seq, width]);
+            Tensor::<4>::from_data(tensor, device).require_grad()
+        };
+        // As wide as the kernels of CubeCL take them, and wider.
+        for (width, is_wide) in [(256, false), (260, true)] {
+            let (query, key) = (random(5, width, 1.7), random(9, width, 2.3));
+            let value = random(9, 3, 0.9);
+            let options = AttentionOptions::new();
+            let body = which_body(&query, &key, &value, &options);
+            if matches!(body, Body::Cube | Body::Tiles) && (body == Body::Tiles) != is_wide {
+                return Err(format!("{width} numbers a head are computed by {body}").into());
+            }
+            let attend = |by: Attend| {
+                let flashed = by(query.clone(), key.clone(), value.clone(), &options);
+                let gradients = flashed.context.clone().powi_scalar(2).sum().backward();
+                let of = |tensor: &Tensor<4>| tensor.grad(&gradients).map(numbers);
+                [
+                    Some(numbers(flashed.context)),
+                    of(&query),
+                    of(&key),
+                    of(&value),
+                ]
+            };
+            let (got, want) = (attend(flash_with_log_sum_exp), attend(recorded));
+            for (name, (got, want)) in ["context", "d_query", "d_key", "d_value"]
+                .into_iter()
+                .zip(got.into_iter().zip(want))
+            {
+                let (got, want) = got.zip(want).ok_or("a gradient is missing")?;
+                let want: Vec<f64> = want.into_iter().map(f64::from).collect();
+                // Both sides are rounded.
+                Precision::F32.backward(8.0).check(name, &got, &want)?;
+            }
+        }
+        Ok(())
+    }),
+    ("tensors-are-read-where-they-lie", |device| {
+        let device = &device.clone().autodiff();
+        // Heads beside each other, as a projection leaves them.
+        let [batch, heads, seq, width] = [2, 3, 70, 8];
+        let numbers_of = |factor: f32| {
+            let count = batch * seq * heads * width;
+            let numbers: Vec<f32> = (0..count).map(|at| (at as f32 * factor).sin()).collect();
+            let data = TensorData::new(numbers, [batch, seq, heads, width]);
+            Tensor::<4>::from_data(data, device)
+        };
+        let options = AttentionOptions::new().with_pattern(Pattern::Causal);
+        let attend = |by: Attend| {
+            // One tensor three times over, turned, and turned once more.
+            let source = numbers_of(1.3).require_grad();
+            let own = source.clone().swap_dims(1, 2);
+            let turned = numbers_of(0.7)
+                .swap_dims(1, 2)
+                .swap_dims(2, 3)
+                .mul_scalar(1.0)
+                .swap_dims(2, 3);
+            let first = by(own.clone(), own.clone(), own.clone(), &options).context;
+            let second = by(own, turned.clone(), turned, &options).context;
+            let sum = first + second;
+            let gradients = sum.clone().powi_scalar(2).sum().backward();
+            (numbers(sum), source.grad(&gradients).map(numbers))
+        };
+        let ((got, d_got), (want, d_want)) = (attend(flash_with_log_sum_exp), attend(recorded));
+        let exact = |numbers: Vec<f32>| numbers.into_iter().map(f64::from).collect::<Vec<_>>();
+        let tolerance = Precision::F32.backward(4.0);
+        tolerance.check("context", &got, &exact(want))?;
+        let (d_got, d_want) = d_got.zip(d_want).ok_or("a gradient is missing")?;
+        tolerance.check("gradient", &d_got, &exact(d_want))?;
+        Ok(())
+    }),
+    ("kernels-agree-with-the-tiles", |device| {
+        for name in ["several-tiles", "everything", "grouped-heads"] {
+            let problem = find(name).expect("a problem of the catalogue");
+            let tensors = Tensors::new(&problem, &problem.inputs(), device);
+            let attend = |by: Attend| {
+                let Tensors {
+                    query, key, value, ..
+                } = tensors.clone();
+                by(query, key, value, &tensors.options)
+            };
+            let (got, want) = (attend(flash_with_log_sum_exp), attend(by_tiles));
+            let want: Vec<f64> = numbers(want.context).into_iter().map(f64::from).collect();
+            let answer = solve(&problem, &problem.inputs());
+            // Both sides are rounded.
+            let tolerance = Precision::F32.backward(answer.largest_score);
+            tolerance.check(name, &numbers(got.context), &want)?;
+        }
+        Ok(())
+    }),
+    ("options-on-several-tiles-agree-with-the-tiles", |device| {
+        let device = &device.clone().autodiff();
+        let (heads, seq, width) = (2, 140, 8);
+        let random = |dims: [usize; 4], factor: f32| {
+            let count: usize = dims.iter().product();
+            let numbers: Vec<f32> = (0..count).map(|at| (at as f32 * factor).sin()).collect();
+            Tensor::<4>::from_data(TensorData::new(numbers, dims), device)
+        };
+        let inputs = [1.7, 2.3, 0.9].map(|f| random([1, heads, seq, width], f).require_grad());
+        let hidden = random([1, 1, seq, seq], 0.37).greater_elem(0.6);
+        let options = AttentionOptions::new()
+            .with_pattern(Pattern::Causal.and(Pattern::Dense(hidden)))
+            .with_softcap(3.0)
+            .with_alibi(vec![0.5, 0.01])
+            .with_bias(random([1, heads, 1, seq], 0.11))
+            .with_dropout(Dropout::new(0.2, 5));
+        let attend = |by: Attend| {
+            let [query, key, value] = inputs.clone();
+            let context = by(query, key, value, &options).context;
+            let gradients = context.clone().powi_scalar(2).sum().backward();
+            let d_inputs = inputs.each_ref().map(|tensor| tensor.grad(&gradients));
+            (numbers(context), d_inputs.map(|tensor| tensor.map(numbers)))
+        };
+        let ((got, d_got), (want, d_want)) = (attend(flash_with_log_sum_exp), attend(by_tiles));
+        let exact = |numbers: Vec<f32>| numbers.into_iter().map(f64::from).collect::<Vec<_>>();
+        // Both sides are rounded.
+        let tolerance = Precision::F32.backward(8.0);
+        tolerance.check("context", &got, &exact(want))?;
+        for (got, want) in d_got.into_iter().zip(d_want) {
+            let (got, want) = got.zip(want).ok_or("a gradient is missing")?;
+            tolerance.check("gradient", &got, &exact(want))?;
         }
         Ok(())
     }),

@@ -1,5 +1,7 @@
 //! Which calls the kernels compute, and how their cubes are laid out.
 
+use std::sync::OnceLock;
+
 use burn_cubecl::CubeDevice;
 use cubecl::client::Client;
 use cubecl::ir::DeviceProperties;
@@ -27,34 +29,27 @@ const fn layout([side, rows, fours, chunk]: [usize; 4]) -> Layout {
     }
 }
 
-// The first that fits is taken. A unit should have as many rows and columns as its registers
-// hold, for each number it loads is then used more often: 8 by 8 forward. A real GPU has 255
-// registers for a unit, so backward, where a unit holds four such blocks, it has 4 rows; a
-// software adapter has its stack for them. Longer chunks are fewer waits for each other.
-const ON_A_GPU: [[Layout; 3]; 2] = [
-    [
-        layout([8, 8, 2, 8]),
-        layout([8, 8, 2, 4]),
-        layout([8, 4, 1, 4]),
-    ],
-    [
-        layout([8, 4, 2, 8]),
-        layout([8, 4, 2, 4]),
-        layout([8, 4, 1, 4]),
-    ],
+// The first that fits is taken, forward and backward. A unit should have as many rows and
+// columns as its registers hold, for each number it loads is then used more often: 8 by 8
+// forward. A real GPU has 255 registers for a unit, so backward, where a unit holds four
+// such blocks, it has 4 rows; a software adapter has its stack for them. With longer chunks
+// units wait for each other less often.
+const ON_A_GPU: [[Layout; 2]; 2] = [
+    [layout([8, 8, 2, 8]), layout([8, 8, 2, 4])],
+    [layout([8, 4, 2, 8]), layout([8, 4, 2, 4])],
 ];
-const IN_SOFTWARE: [[Layout; 3]; 2] = [
-    [
-        layout([8, 8, 2, 4]),
-        layout([8, 4, 2, 4]),
-        layout([8, 4, 1, 4]),
-    ],
-    [
-        layout([8, 8, 2, 4]),
-        layout([8, 4, 2, 4]),
-        layout([8, 4, 1, 4]),
-    ],
-];
+const IN_SOFTWARE: [[Layout; 2]; 2] = [[layout([8, 8, 2, 4]), layout([8, 4, 2, 4])]; 2];
+
+/// Half as large either way, for little work, and for adapters that have no more than
+/// WebGPU promises.
+const COMPACT: Layout = layout([8, 4, 1, 4]);
+
+/// No more queries than a compact layout has rows.
+const FEW_QUERIES: usize = 32;
+
+/// Pairs of query and key up to which compiling a large kernel in software takes longer
+/// than a small one takes to run many times.
+const FEW_PAIRS: usize = 128 * 128;
 
 /// Columns of a result that a unit may hold for each of its rows, in blocks: more would not
 /// stay in registers.
@@ -108,12 +103,66 @@ fn fitting(properties: &DeviceProperties, shape: &AttentionShape) -> Option<Layo
             && layout.units() <= hardware.max_units_per_cube.min(hardware.max_cube_dim.0) as usize
             && layout.blocks(shape.d_head.max(shape.d_value)) <= BLOCKS
     };
-    let [forward, backward] = match properties.identity.physical {
-        Some(_) => ON_A_GPU,
-        None => IN_SOFTWARE,
+    // A software rasterizer is no card.
+    let is_software = properties.identity.physical.is_none();
+    let is_little =
+        shape.seq_q <= FEW_QUERIES || (is_software && shape.seq_q * shape.seq_k <= FEW_PAIRS);
+    let [forward, backward] = match asked_for() {
+        Some(layouts) => layouts.map(|layout| [layout; 2]),
+        None if is_software => IN_SOFTWARE,
+        None => ON_A_GPU,
+    };
+    let is_little = is_little && asked_for().is_none();
+    let compact = |when: bool| when.then_some(COMPACT);
+    let first = |list: [Layout; 2]| {
+        let preferred = compact(is_little).into_iter().chain(list);
+        preferred.chain(compact(true)).find(fits)
     };
     Some(Layouts {
-        forward: forward.into_iter().find(fits)?,
-        backward: backward.into_iter().find(fits)?,
+        forward: first(forward)?,
+        backward: first(backward)?,
     })
+}
+
+/// What computes forward and backward instead, to try layouts on a new GPU without building
+/// anything: `ZOO_CUBE_LAYOUT=8,8,2,8,8,4,2,8` has side, rows, fours and chunk of both.
+fn asked_for() -> Option<[Layout; 2]> {
+    static ASKED: OnceLock<Option<[Layout; 2]>> = OnceLock::new();
+    *ASKED.get_or_init(|| {
+        let text = std::env::var("ZOO_CUBE_LAYOUT").ok()?;
+        let numbers: Vec<usize> = text.split(',').flat_map(|number| number.parse()).collect();
+        let layouts = match numbers.as_slice() {
+            &[a, b, c, d, e, f, g, h] => [layout([a, b, c, d]), layout([e, f, g, h])],
+            _ => panic!("ZOO_CUBE_LAYOUT: expected eight numbers with commas, got {text:?}"),
+        };
+        let are_even = layouts.into_iter().all(Layout::is_even);
+        assert!(
+            are_even,
+            "ZOO_CUBE_LAYOUT: {layouts:?} does not come out even"
+        );
+        Some(layouts)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernels divide must come out even, and the compact layout fits into what
+    /// WebGPU promises.
+    #[test]
+    fn layouts_come_out_even() {
+        let lists = ON_A_GPU.into_iter().chain(IN_SOFTWARE).flatten();
+        for layout in lists.chain([COMPACT]) {
+            assert!(layout.is_even(), "{layout:?}");
+            assert!(layout.units() <= 256, "{layout:?}");
+            assert!(layout.shared_bytes() <= 48 << 10, "{layout:?}");
+        }
+        for layout in IN_SOFTWARE.into_iter().flatten() {
+            assert!(layout.shared_bytes() <= 32 << 10, "{layout:?}");
+        }
+        assert!(!layout([8, 3, 1, 4]).is_even());
+        assert!(COMPACT.shared_bytes() <= 16 << 10);
+        assert_eq!(COMPACT.down(), FEW_QUERIES);
+    }
 }

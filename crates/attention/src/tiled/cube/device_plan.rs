@@ -195,3 +195,114 @@ impl Bitmaps {
         Some(number)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Pattern;
+
+    fn shape(batch: usize, seq_q: usize, seq_k: usize) -> AttentionShape {
+        AttentionShape {
+            batch,
+            heads: 1,
+            kv_heads: 1,
+            seq_q,
+            seq_k,
+            d_head: 1,
+            d_value: 1,
+        }
+    }
+
+    /// Tiles of 64 by 32, the other way round for [`Rowwise::Keys`].
+    const LAYOUT: Layout = Layout {
+        side: 8,
+        rows: 8,
+        fours: 1,
+        chunk: 4,
+    };
+
+    fn patterns(seq_k: usize) -> Vec<Pattern> {
+        vec![
+            Pattern::Full,
+            Pattern::Causal,
+            Pattern::longformer(9, [0, 70]),
+            Pattern::Block { size: 40 },
+            Pattern::sparse_transformer(13),
+            Pattern::documents([
+                (0..seq_k).map(|j| j / 50).collect::<Vec<_>>(),
+                (0..seq_k).map(|j| j / 64).collect(),
+            ]),
+            Pattern::Causal.and(Pattern::key_lengths([seq_k, 3])),
+            Pattern::key_lengths([0, 1]),
+        ]
+    }
+
+    /// Who sees whom in an example, read as the kernels do: a number for each pair, how
+    /// often it would be computed.
+    fn read(plan: &PlanWords, rowwise: Rowwise, example: usize, seq: [usize; 2]) -> Vec<u32> {
+        let [tile_q, tile_k] = rowwise.tile(LAYOUT);
+        let words = tile_q.div_ceil(32);
+        let mut seen = vec![0; seq[0] * seq[1]];
+        for row in 0..plan.rows {
+            let at = example * plan.per_example as usize + row;
+            for run in plan.words[at]..plan.words[at + 1] {
+                let run = &plan.words[plan.runs_at as usize + 3 * run as usize..][..3];
+                for tile in run[0]..run[1] {
+                    let (row_q, row_k) = match rowwise {
+                        Rowwise::Queries => (row, tile as usize),
+                        Rowwise::Keys => (tile as usize, row),
+                    };
+                    for pair in 0..tile_q * tile_k {
+                        let (query_in, key_in) = (pair / tile_k, pair % tile_k);
+                        let is_seen = run[2] == 0 || {
+                            let bitmap = (run[2] as usize - 1) * words * tile_k;
+                            let at = plan.bitmaps_at as usize + bitmap;
+                            let word = plan.words[at + key_in * words + query_in / 32];
+                            word >> (query_in % 32) & 1 == 1
+                        };
+                        if is_seen {
+                            // Outside the sequences this would fall.
+                            let (query, key) = (row_q * tile_q + query_in, row_k * tile_k + key_in);
+                            assert!(query < seq[0] && key < seq[1], "{query} {key}");
+                            seen[query * seq[1] + key] += 1;
+                        }
+                    }
+                }
+            }
+        }
+        seen
+    }
+
+    #[test]
+    fn the_device_reads_what_the_rule_says() {
+        for (seq_q, seq_k) in [(64, 64), (130, 100), (1, 77), (100, 65)] {
+            let shape = shape(2, seq_q, seq_k);
+            for pattern in patterns(seq_k) {
+                let rule = Arc::new(pattern.rule());
+                for rowwise in [Rowwise::Queries, Rowwise::Keys] {
+                    let wanted = Wanted::new(&rule, &shape, LAYOUT, rowwise);
+                    let plan = wanted.words(&shape);
+                    for example in 0..2 {
+                        let mut hidden = Vec::new();
+                        let all = [0..seq_q, 0..seq_k];
+                        rule.write_hidden(&shape, example, all, &mut hidden);
+                        let want: Vec<u32> = hidden.iter().map(|&is| u32::from(!is)).collect();
+                        let got = read(&plan, rowwise, example, [seq_q, seq_k]);
+                        assert!(got == want, "{pattern:?} {rowwise:?} {seq_q} {seq_k}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tiles_that_are_alike_share_a_bitmap() {
+        let shape = shape(1, 4096, 4096);
+        let rule = Arc::new(Pattern::Causal.rule());
+        let plan = Wanted::new(&rule, &shape, LAYOUT, Rowwise::Queries).words(&shape);
+        // Two tiles on the diagonal of each row, and one run before them.
+        let bitmaps = plan.words.len() - plan.bitmaps_at as usize;
+        assert_eq!(bitmaps, 2 * 2 * 32);
+        assert!((plan.bitmaps_at as usize) < 10 * plan.rows);
+    }
+}

@@ -29,6 +29,21 @@ impl Layout {
         self.side * self.side
     }
 
+    /// Whether all that the kernels divide comes out even.
+    pub(super) fn is_even(self) -> bool {
+        let shares = [
+            self.rows * self.chunk,
+            self.columns() * self.chunk,
+            self.through() * self.fours,
+        ];
+        [4, 8, 16, 32].contains(&self.side)
+            && self.rows > 0
+            && self.rows.is_multiple_of(4)
+            && shares
+                .into_iter()
+                .all(|share| share > 0 && share.is_multiple_of(self.side))
+    }
+
     /// Rows of a tile.
     pub(crate) fn down(self) -> usize {
         self.side * self.rows
