@@ -124,7 +124,9 @@ fn scores() {
     let dot = attend(Mechanism::Dot, q, k, v, &options);
     let general = multiplicative(query.clone(), key.clone(), value.clone(), matrix, &options);
     let aligned = additive(query, key, value, vector, &options); // .context, and .weights
-    [dot, general, aligned.context].map(assert_context);
+    [dot, general, aligned.context]
+        .into_iter()
+        .for_each(assert_context);
 }
 
 #[test]
@@ -138,11 +140,11 @@ fn one_key_alone() {
         seed: 7,
     };
     let drawn = hard(query, key, value, choice, &options); // .context, and .weights
-    [best, drawn].map(|attended| {
+    for attended in [best, drawn] {
         assert_context(attended.context);
         let sum = attended.weights.sum().into_scalar::<f32>();
         assert_eq!(sum, (HEADS * PLACES) as f32);
-    });
+    }
 }
 
 #[test]
@@ -155,7 +157,9 @@ fn what_is_near() {
     let own_block = flash(query.clone(), key.clone(), value.clone(), &block);
     let level = local_monotonic(query.clone(), key.clone(), value.clone(), 10, &options);
     let placed = local_predictive(query, key, value, (vector, matrix), 10, &options);
-    [own_block, level, placed.context].map(assert_context);
+    [own_block, level, placed.context]
+        .into_iter()
+        .for_each(assert_context);
 }
 
 #[test]
@@ -164,7 +168,7 @@ fn near_and_every_so_often() {
     let options = AttentionOptions::new();
     let far = strided(query.clone(), key.clone(), value.clone(), 8, &options);
     let summed_up = fixed(query, key, value, 8, 2, &options); // blocks of 8, the last 2 of each
-    [far, summed_up].map(assert_context);
+    [far, summed_up].into_iter().for_each(assert_context);
 }
 
 #[test]
@@ -174,7 +178,7 @@ fn near_and_some_for_everyone() {
     let long = flash(query.clone(), key.clone(), value.clone(), &document);
     let birds = AttentionOptions::new().with_pattern(BigBird::default().pattern(seq_k));
     let random = flash(query, key, value, &birds);
-    [long, random].map(assert_context);
+    [long, random].into_iter().for_each(assert_context);
 }
 
 #[test]
@@ -194,7 +198,7 @@ fn no_softmax() {
     let spread = linear(query.clone(), key.clone(), value.clone(), elu, &options);
     let random = FeatureMap::FavorPlus(RandomFeatures::new(256, 0)); // count, seed
     let near_softmax = linear(query, key, value, random, &options);
-    [spread, near_softmax].map(assert_context);
+    [spread, near_softmax].into_iter().for_each(assert_context);
 }
 
 #[test]
