@@ -45,7 +45,7 @@ impl Pattern {
     }
 
     /// What of this pattern can be said without a tensor. A mask shows everything.
-    pub(super) fn rule(&self) -> Rule {
+    pub(crate) fn rule(&self) -> Rule {
         match self {
             Self::Full | Self::KeyPadding(_) | Self::Dense(_) => Rule::Full,
             Self::Causal => Rule::Causal,

@@ -43,14 +43,19 @@ const TESTS: &[(&str, Test)] = &[
             let tensor = TensorData::new(numbers, [1, 2, seq, width]);
             Tensor::<4>::from_data(tensor, device).require_grad()
         };
-        // As wide as the kernels of CubeCL take them, and wider.
-        for (width, is_wide) in [(256, false), (260, true)] {
+        // In several blocks, as wide as the kernels of CubeCL take them, and wider.
+        for (width, is_wide) in [(100, false), (256, false), (260, true)] {
             let (query, key) = (random(5, width, 1.7), random(9, width, 2.3));
             let value = random(9, 3, 0.9);
             let options = AttentionOptions::new();
             let body = which_body(&query, &key, &value, &options);
             if matches!(body, Body::Cube | Body::Tiles) && (body == Body::Tiles) != is_wide {
                 return Err(format!("{width} numbers a head are computed by {body}").into());
+            }
+            // A software adapter compiles the widest for ten seconds; they differ in the
+            // number of their blocks alone.
+            if width == 256 {
+                continue;
             }
             let attend = |by: Attend| {
                 let flashed = by(query.clone(), key.clone(), value.clone(), &options);

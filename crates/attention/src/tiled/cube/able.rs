@@ -47,9 +47,14 @@ const COMPACT: Layout = layout([8, 4, 1, 4]);
 /// No more queries than a compact layout has rows.
 const FEW_QUERIES: usize = 32;
 
-/// Pairs of query and key up to which compiling a large kernel in software takes longer
-/// than a small one takes to run many times.
-const FEW_PAIRS: usize = 128 * 128;
+/// Pairs of query and key below which compiling a large kernel in software takes longer than
+/// a small one takes to run many times.
+const FEW_PAIRS: usize = 64 * 64;
+
+/// Queries up to which, and keys from which, the portable loops are faster in software: a
+/// tile has rows for more queries, and what a GPU computes for nothing takes time there.
+const FEWEST_QUERIES: usize = 8;
+const MANY_KEYS: usize = 256;
 
 /// Columns of a result that a unit may hold for each of its rows, in blocks: more would not
 /// stay in registers.
@@ -105,8 +110,11 @@ fn fitting(properties: &DeviceProperties, shape: &AttentionShape) -> Option<Layo
     };
     // A software rasterizer is no card.
     let is_software = properties.identity.physical.is_none();
+    if is_software && shape.seq_q <= FEWEST_QUERIES && shape.seq_k >= MANY_KEYS {
+        return None;
+    }
     let is_little =
-        shape.seq_q <= FEW_QUERIES || (is_software && shape.seq_q * shape.seq_k <= FEW_PAIRS);
+        shape.seq_q <= FEW_QUERIES || (is_software && shape.seq_q * shape.seq_k < FEW_PAIRS);
     let [forward, backward] = match asked_for() {
         Some(layouts) => layouts.map(|layout| [layout; 2]),
         None if is_software => IN_SOFTWARE,

@@ -28,7 +28,7 @@ pub(super) fn backward_keys<N: Size, M: Numeric>(
     #[comptime] key_blocks: usize,
     #[comptime] value_blocks: usize,
     #[comptime] is_plain: bool,
-    #[define(M)] _mask: ElemType,
+    #[define(M)] _type_of_mask: ElemType,
 ) {
     let side = comptime!(layout.side);
     let rows = comptime!(layout.rows);

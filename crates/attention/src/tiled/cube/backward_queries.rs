@@ -25,7 +25,7 @@ pub(super) fn backward_queries<N: Size, M: Numeric>(
     #[comptime] layout: Layout,
     #[comptime] blocks: usize,
     #[comptime] is_plain: bool,
-    #[define(M)] _mask: ElemType,
+    #[define(M)] _type_of_mask: ElemType,
 ) {
     let side = comptime!(layout.side);
     let rows = comptime!(layout.rows);

@@ -25,7 +25,7 @@ pub(super) fn forward<N: Size, M: Numeric>(
     #[comptime] layout: Layout,
     #[comptime] blocks: usize,
     #[comptime] is_plain: bool,
-    #[define(M)] _mask: ElemType,
+    #[define(M)] _type_of_mask: ElemType,
 ) {
     let side = comptime!(layout.side);
     let rows = comptime!(layout.rows);
@@ -151,7 +151,7 @@ pub(super) fn forward<N: Size, M: Numeric>(
                 sum[i] = total;
                 #[unroll]
                 for part in 0..parts {
-                    sums[i * parts + part] = sums[i * parts + part] * Four::new(shrink);
+                    sums[i * parts + part] *= Four::new(shrink);
                 }
             }
             put_weights(&mut scores, &mut shared, layout);

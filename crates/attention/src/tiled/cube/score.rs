@@ -48,7 +48,7 @@ pub(super) fn finish_scores<M: Numeric>(
 ) {
     #[unroll]
     for at in 0..comptime!(layout.own()) {
-        products[at] = products[at] * call.scale;
+        products[at] *= call.scale;
     }
     let mut has_more = tile.bitmap > 0;
     if !is_plain {
