@@ -8,7 +8,7 @@ use cubecl::ir::DeviceProperties;
 
 use super::device_plan::Rowwise;
 use super::launch::wanted;
-use super::tile::Layout;
+use super::layout::Layout;
 use crate::AttentionShape;
 use crate::tiled::Body;
 use crate::tiled::ops::TiledSettings;

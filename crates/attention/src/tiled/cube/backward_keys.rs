@@ -4,8 +4,9 @@ use cubecl::prelude::*;
 
 use super::call::Call;
 use super::device_plan::Rowwise;
+use super::layout::Layout;
 use super::score::{Head, Tile, drawn_by, factor, finish_scores, slope, weight};
-use super::tile::{Four, Layout, Rows, add_weighted, multiply, put_weights, store_sums};
+use super::tile::{Four, Rows, add_weighted, multiply, put_weights, store_sums};
 
 /// A cube computes a tile of keys of a head, query tile by query tile, for all the heads of
 /// queries that share it. Keys go down and queries across.

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::tile::Layout;
+use super::layout::Layout;
 use crate::AttentionShape;
 use crate::kept::Kept;
 use crate::pattern::rule::Rule;

@@ -14,8 +14,8 @@ use super::backward_queries::backward_queries;
 use super::call::{CallLaunch, More, table};
 use super::device_plan::{PlanWords, Rowwise, Wanted};
 use super::forward::forward;
+use super::layout::Layout;
 use super::mean::means_of_rows;
-use super::tile::Layout;
 use crate::kept::Kept;
 use crate::tiled::ops::TiledSettings;
 

@@ -18,6 +18,7 @@ mod device_plan;
 mod forward;
 mod fused;
 mod launch;
+mod layout;
 mod mean;
 mod score;
 mod tile;

@@ -5,7 +5,8 @@ use cubecl::prelude::*;
 
 use super::call::Call;
 use super::device_plan::Rowwise;
-use super::tile::{Four, Layout, put_weights, take_weights, weights_of_row};
+use super::layout::Layout;
+use super::tile::{Four, put_weights, take_weights, weights_of_row};
 
 /// Stands for minus infinity in scores: infinities are not part of what WGSL
 /// promises, and two of them make a NaN.
