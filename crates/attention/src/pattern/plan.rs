@@ -1,12 +1,12 @@
 //! The tiles of the score matrix that anybody sees: what a tiled mechanism computes.
 
-use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::Pattern;
 use super::rule::{Rule, Sight};
 use crate::AttentionShape;
+use crate::kept::Kept;
 
 /// Which tiles of a score matrix are computed, and which of these need a mask.
 ///
@@ -254,10 +254,9 @@ struct Wanted {
     examples: Examples,
 }
 
-/// Plans made before. A model asks for the same few in every layer and step.
-static KEPT: Mutex<VecDeque<(Wanted, Arc<TilePlan>)>> = Mutex::new(VecDeque::new());
-/// More than a model has; key lengths change with every batch and push others out.
-const KEPT_AT_MOST: usize = 32;
+/// Plans made before. A model asks for the same few in every layer and step; key lengths change
+/// with every batch and push others out.
+static KEPT: Kept<Wanted, TilePlan> = Kept::new();
 
 /// The plan of a rule, made once and kept.
 pub(crate) fn kept(
@@ -273,19 +272,10 @@ pub(crate) fn kept(
         tile,
         examples,
     };
-    let plans = || KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, plan)) = plans().iter().find(|(kept, _)| *kept == wanted) {
-        return Arc::clone(plan);
-    }
-    // Made while others may look: two threads may make the same one, once.
-    let plan = Arc::new(match examples {
+    KEPT.get(wanted, |_| match examples {
         Examples::Each => TilePlan::of_each_example(rule, shape, tile),
         Examples::Together => TilePlan::of_all_examples(rule, shape, tile),
-    });
-    let mut plans = plans();
-    plans.push_front((wanted, Arc::clone(&plan)));
-    plans.truncate(KEPT_AT_MOST);
-    plan
+    })
 }
 
 #[cfg(test)]
