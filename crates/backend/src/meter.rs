@@ -2,7 +2,8 @@
 //!
 //! - on the CPU, and on adapters that are one: the most the process held resident;
 //! - on GPUs that CubeCL drives: what its memory pool reserved, which it keeps;
-//! - on CUDA through LibTorch: what the driver says is taken.
+//! - on CUDA through LibTorch: the most that its tensors had, as PyTorch counts it; if it does
+//!   not say, what the driver says is taken.
 
 use std::fs;
 
@@ -15,6 +16,8 @@ use crate::Opened;
 pub struct Meter<'a> {
     opened: &'a Opened,
     before: Option<u64>,
+    /// Whether LibTorch counted at the start.
+    is_counted: bool,
     reset: bool,
 }
 
@@ -23,13 +26,13 @@ pub struct Meter<'a> {
 enum Counter {
     Resident,
     Pool,
-    Driver,
+    LibTorch,
 }
 
 impl Counter {
     fn of(opened: &Opened) -> Self {
         match opened.word.backend {
-            Backend::TchCuda => Self::Driver,
+            Backend::TchCuda => Self::LibTorch,
             Backend::Wgpu | Backend::Vulkan | Backend::Cuda if !opened.software => Self::Pool,
             _ => Self::Resident,
         }
@@ -40,14 +43,17 @@ impl<'a> Meter<'a> {
     /// Takes the level that the work starts from.
     pub fn start(opened: &'a Opened) -> Self {
         give_back_what_is_free();
+        let is_counted = Counter::of(opened) == Counter::LibTorch && forget_most_allocated(opened);
         let before = match Counter::of(opened) {
             Counter::Resident => status("VmRSS"),
             Counter::Pool => pool(opened),
-            Counter::Driver => driver(opened),
+            Counter::LibTorch if is_counted => allocated(opened),
+            Counter::LibTorch => driver(opened),
         };
         Self {
             opened,
             before,
+            is_counted,
             reset: false,
         }
     }
@@ -56,7 +62,11 @@ impl<'a> Meter<'a> {
     /// to the device is no part of the work, the inputs are.
     pub fn inputs_are_there(&mut self) {
         give_back_what_is_free();
-        self.reset = fs::write("/proc/self/clear_refs", "5").is_ok();
+        self.reset = match Counter::of(self.opened) {
+            // If it counts now and did not at the start, the level is the driver's.
+            Counter::LibTorch => self.is_counted && forget_most_allocated(self.opened),
+            _ => fs::write("/proc/self/clear_refs", "5").is_ok(),
+        };
     }
 
     /// The most bytes taken since the start, and by whose count; `None` where
@@ -66,7 +76,8 @@ impl<'a> Meter<'a> {
             Counter::Resident if self.reset => (status("VmHWM")?, "resident"),
             Counter::Resident => return None,
             Counter::Pool => (pool(self.opened)?, "pool"),
-            Counter::Driver => (driver(self.opened)?, "nvml"),
+            Counter::LibTorch if self.reset => (most_allocated(self.opened)?, "allocator"),
+            Counter::LibTorch => (driver(self.opened)?, "nvml"),
         };
         Some((most.saturating_sub(self.before?), how))
     }
@@ -99,6 +110,27 @@ fn give_back_what_is_free() {
 }
 
 #[cfg(feature = "tch")]
+fn libtorch(opened: &Opened, forget_peaks: bool) -> Option<zoo_aten::CudaMemory> {
+    opened.device.sync().ok()?;
+    zoo_aten::cuda_memory(opened.word.index.unwrap_or(0), forget_peaks).ok()
+}
+
+#[cfg(feature = "tch")]
+fn allocated(opened: &Opened) -> Option<u64> {
+    Some(libtorch(opened, false)?.allocated)
+}
+
+#[cfg(feature = "tch")]
+fn most_allocated(opened: &Opened) -> Option<u64> {
+    Some(libtorch(opened, false)?.most_allocated)
+}
+
+#[cfg(feature = "tch")]
+fn forget_most_allocated(opened: &Opened) -> bool {
+    libtorch(opened, true).is_some()
+}
+
+#[cfg(feature = "tch")]
 fn driver(opened: &Opened) -> Option<u64> {
     use nvml_wrapper::Nvml;
     use nvml_wrapper::enums::device::UsedGpuMemory;
@@ -121,6 +153,26 @@ fn driver(opened: &Opened) -> Option<u64> {
 }
 
 #[cfg(not(feature = "tch"))]
-fn driver(_: &Opened) -> Option<u64> {
-    None
+use without_libtorch::{allocated, driver, forget_most_allocated, most_allocated};
+
+/// No device of it can be open.
+#[cfg(not(feature = "tch"))]
+mod without_libtorch {
+    use crate::Opened;
+
+    pub(super) fn allocated(_: &Opened) -> Option<u64> {
+        None
+    }
+
+    pub(super) fn most_allocated(_: &Opened) -> Option<u64> {
+        None
+    }
+
+    pub(super) fn forget_most_allocated(_: &Opened) -> bool {
+        false
+    }
+
+    pub(super) fn driver(_: &Opened) -> Option<u64> {
+        None
+    }
 }

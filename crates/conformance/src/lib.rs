@@ -9,7 +9,7 @@ mod tensors;
 
 pub use golden::{golden_data, golden_mask, golden_tensor};
 pub use judge::{
-    Errors, all_queries, check_forward, check_gradients, given, judge_context, judge_forward,
-    judge_gradients, takes,
+    Errors, all_queries, check_forward, check_gradients, dropped, given, judge_context,
+    judge_forward, judge_gradients, takes,
 };
 pub use tensors::{Tensors, numbers};

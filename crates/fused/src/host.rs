@@ -6,6 +6,8 @@ use std::borrow::Cow;
 use burn::backend::Backend;
 use burn::backend::tensor::FloatTensor;
 
+use crate::adam::Step;
+
 /// A backend whose tensors can be read, made and written over as slices of `f32`.
 pub(crate) trait Host: Backend {
     /// The numbers of a tensor, row by row; copied only if they do not lie so.
@@ -17,6 +19,40 @@ pub(crate) trait Host: Backend {
     fn own(tensor: FloatTensor<Self>) -> FloatTensor<Self>;
     /// The numbers of a tensor that came from [`room`](Self::room) or [`own`](Self::own).
     fn slice(tensor: &mut FloatTensor<Self>) -> &mut [f32];
+
+    /// Whether a tensor is in the host's memory. Where a backend has others, some ops have a
+    /// body for them: those below.
+    fn is_here(_tensor: &FloatTensor<Self>) -> bool {
+        true
+    }
+    /// A step of Adam: the parameter and both moments after it.
+    fn adam_elsewhere(
+        _tensor: FloatTensor<Self>,
+        _gradient: FloatTensor<Self>,
+        _first: FloatTensor<Self>,
+        _second: FloatTensor<Self>,
+        _step: Step,
+    ) -> [FloatTensor<Self>; 3] {
+        unreachable!("all tensors of this backend are in the host's memory")
+    }
+    /// The norm of `[.., width]`, and the mean and the factor of each row.
+    fn layer_norm_elsewhere(
+        _input: &FloatTensor<Self>,
+        _gamma: &FloatTensor<Self>,
+        _beta: &FloatTensor<Self>,
+        _epsilon: f64,
+    ) -> [FloatTensor<Self>; 3] {
+        unreachable!("all tensors of this backend are in the host's memory")
+    }
+    /// The gradients by input, gamma and beta.
+    fn layer_norm_backward_elsewhere(
+        _input: &FloatTensor<Self>,
+        _gamma: &FloatTensor<Self>,
+        _rows: &[FloatTensor<Self>; 2],
+        _arrived: FloatTensor<Self>,
+    ) -> [FloatTensor<Self>; 3] {
+        unreachable!("all tensors of this backend are in the host's memory")
+    }
 }
 
 #[cfg(feature = "flex")]
@@ -114,6 +150,7 @@ mod libtorch {
     use tch::{Device, Kind, Tensor};
 
     use super::*;
+    use crate::cuda;
 
     fn check(tensor: &Tensor) {
         let (kind, device) = (tensor.kind(), tensor.device());
@@ -171,6 +208,49 @@ mod libtorch {
             // SAFETY: contiguous numbers in the host's memory that this tensor alone looks
             // at: it was just made, or nobody else had it. Any bits are a number.
             unsafe { std::slice::from_raw_parts_mut(tensor.data_ptr().cast(), count) }
+        }
+
+        fn is_here(tensor: &TchTensor) -> bool {
+            tensor.tensor.device() == Device::Cpu
+        }
+
+        fn adam_elsewhere(
+            tensor: TchTensor,
+            gradient: TchTensor,
+            first: TchTensor,
+            second: TchTensor,
+            step: Step,
+        ) -> [TchTensor; 3] {
+            let mut moved = [tensor, first, second].map(Self::own);
+            let [tensor, first, second] = &mut moved;
+            cuda::adam_step(
+                &mut tensor.tensor,
+                &gradient.tensor.contiguous(),
+                [&mut first.tensor, &mut second.tensor],
+                step.asked,
+            );
+            moved
+        }
+
+        fn layer_norm_elsewhere(
+            input: &TchTensor,
+            gamma: &TchTensor,
+            beta: &TchTensor,
+            epsilon: f64,
+        ) -> [TchTensor; 3] {
+            let tensors = [&input.tensor, &gamma.tensor, &beta.tensor];
+            cuda::layer_norm(tensors, epsilon).map(TchTensor::new)
+        }
+
+        fn layer_norm_backward_elsewhere(
+            input: &TchTensor,
+            gamma: &TchTensor,
+            rows: &[TchTensor; 2],
+            arrived: TchTensor,
+        ) -> [TchTensor; 3] {
+            let rows = rows.each_ref().map(|rows| &rows.tensor);
+            let tensors = [&input.tensor, &gamma.tensor, &arrived.tensor];
+            cuda::layer_norm_backward(tensors, rows).map(TchTensor::new)
         }
     }
 }

@@ -2,14 +2,16 @@
 //! memory once, with a gradient written by hand where there is one.
 //!
 //! Flex, NdArray and LibTorch on the CPU share a body for each, which works on the tensors'
-//! own memory. Everywhere else an op is what Burn has for it: CubeCL fuses such
-//! operations by itself.
+//! own memory. On CUDA, Adam and the norm are LibTorch's own kernels. Everywhere else an op is
+//! what Burn has for it: CubeCL fuses such operations by itself.
 //!
 //! No backend is named by who uses it: tensors bring their device with them. A backend's own
 //! body is compiled in by the feature of its name; without it the result is the same.
 
 mod adam;
 mod cpu;
+#[cfg(feature = "tch")]
+mod cuda;
 mod dropout;
 mod host;
 mod layer_norm;

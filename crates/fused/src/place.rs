@@ -16,6 +16,18 @@ pub(crate) fn can_be_at_hand<const D: usize>(tensor: &Tensor<D>) -> bool {
     matches!(tensor.dtype(), DType::F32 | DType::F16 | DType::BF16) && is_on_the_host(tensor)
 }
 
+/// Whether it is numbers of `f32` that a body was compiled in for: in the host's memory, or on
+/// a CUDA device of LibTorch.
+pub(crate) fn has_body_for<const D: usize>(tensor: &Tensor<D>) -> bool {
+    tensor.dtype() == DType::F32 && (is_on_the_host(tensor) || is_on_cuda(tensor))
+}
+
+/// The same for half types, which can be made `f32`.
+pub(crate) fn can_have_body<const D: usize>(tensor: &Tensor<D>) -> bool {
+    can_be_at_hand(tensor)
+        || matches!(tensor.dtype(), DType::F32 | DType::F16 | DType::BF16) && is_on_cuda(tensor)
+}
+
 /// The tensor as `f32`.
 pub(crate) fn widen<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     cast(tensor, DType::F32)
@@ -31,25 +43,45 @@ pub(crate) fn cast<const D: usize>(tensor: Tensor<D>, dtype: DType) -> Tensor<D>
 }
 
 fn is_on_the_host<const D: usize>(tensor: &Tensor<D>) -> bool {
-    has_body(&tensor.clone().into_dispatch().kind)
+    place(&tensor.clone().into_dispatch().kind) == Some(Place::Host)
 }
 
-fn has_body(kind: &DispatchTensorKind) -> bool {
+fn is_on_cuda<const D: usize>(tensor: &Tensor<D>) -> bool {
+    place(&tensor.clone().into_dispatch().kind) == Some(Place::Cuda)
+}
+
+/// Where bodies find numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Host,
+    /// LibTorch's.
+    Cuda,
+}
+
+/// Where a tensor of a backend with bodies is; nowhere for all others.
+fn place(kind: &DispatchTensorKind) -> Option<Place> {
     match kind {
-        DispatchTensorKind::Autodiff(inner) => has_body(inner),
+        DispatchTensorKind::Autodiff(inner) => place(inner),
         #[cfg(feature = "flex")]
-        DispatchTensorKind::Flex(_) => true,
+        DispatchTensorKind::Flex(_) => Some(Place::Host),
         #[cfg(feature = "ndarray")]
-        DispatchTensorKind::NdArray(_) => true,
+        DispatchTensorKind::NdArray(_) => Some(Place::Host),
         #[cfg(feature = "tch")]
-        DispatchTensorKind::LibTorch(BackendTensor::Float(tensor)) => {
-            tensor.tensor.device() == tch::Device::Cpu
-        }
+        DispatchTensorKind::LibTorch(BackendTensor::Float(tensor)) => of(&tensor.tensor),
         #[cfg(feature = "tch")]
         DispatchTensorKind::LibTorch(BackendTensor::Autodiff(tensor)) => {
-            tensor.primitive().tensor.device() == tch::Device::Cpu
+            of(&tensor.primitive().tensor)
         }
         #[allow(unreachable_patterns)] // which are left depends on the features
-        _ => false,
+        _ => None,
+    }
+}
+
+#[cfg(feature = "tch")]
+fn of(tensor: &tch::Tensor) -> Option<Place> {
+    match tensor.device() {
+        tch::Device::Cpu => Some(Place::Host),
+        tch::Device::Cuda(_) => Some(Place::Cuda),
+        _ => None,
     }
 }

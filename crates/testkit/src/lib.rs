@@ -30,7 +30,7 @@ mod sample;
 mod score;
 mod tolerance;
 
-pub use catalogue::{catalogue, find};
+pub use catalogue::{catalogue, find, only_measured};
 pub use differences::central_differences;
 pub use draw::normals;
 pub use entropy::{Entropies, entropy};

@@ -328,9 +328,13 @@ pub(crate) fn solve_by_softmax<'a>(
 
 /// What dropout multiplies the weight of `[example, head, i, j]` by.
 pub(crate) fn factor(problem: &Problem, place: [usize; 4]) -> f64 {
+    let is_dropped = |share: f64, seed: u64| match &problem.dropped {
+        Some(dropped) => dropped[problem.place(place)],
+        None => is_dropped(share, seed, place),
+    };
     match problem.dropout {
         None => 1.0,
-        Some((share, seed)) if is_dropped(share, seed, place) => 0.0,
+        Some((share, seed)) if is_dropped(share, seed) => 0.0,
         // As a backend has it: the rounding of the factor is not its error.
         Some((share, _)) => f64::from((1.0 / (1.0 - share)) as f32),
     }

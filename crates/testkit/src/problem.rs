@@ -33,6 +33,9 @@ pub struct Problem {
     pub bias: Option<[usize; 4]>,
     /// The share of weights that are forgotten, and the seed that says which.
     pub dropout: Option<(f64, u64)>,
+    /// For every `[batch, heads, seq_q, seq_k]` whether its weight is forgotten, where the
+    /// seed does not say it by our definition.
+    pub dropped: Option<Vec<bool>>,
     /// How scores become weights.
     pub formula: Formula,
     /// Who sees whom.
@@ -76,6 +79,7 @@ impl Problem {
             alibi: false,
             bias: None,
             dropout: None,
+            dropped: None,
             formula: Formula::Softmax,
             mask: Mask::Full,
             spread: 1.0,
@@ -93,6 +97,11 @@ impl Problem {
         (0..self.heads)
             .map(|head| 0.4 / (1 << head) as f32 - 0.05)
             .collect()
+    }
+
+    /// Where `[example, head, query, key]` is among the numbers of all places.
+    pub(crate) fn place(&self, [example, head, query, key]: [usize; 4]) -> usize {
+        ((example * self.heads + head) * self.seq_q + query) * self.seq_k + key
     }
 
     /// For every `[batch, heads, seq_q, seq_k]`, row by row: is it hidden?

@@ -9,7 +9,7 @@ use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Autodiff, AutodiffBackend, Backend, Shape, TensorMetadata};
-use burn::tensor::{DType, FloatDType};
+use burn::tensor::FloatDType;
 
 use super::ops::{Arrived, Bias, MoreHidden, Saved, TiledBackward, TiledForward, TiledSettings};
 
@@ -92,16 +92,16 @@ fn step_back<B: TiledBackward, const PARENTS: usize>(
 struct FromLogSumExp;
 
 impl<B: Backend> Backward<B, 1> for FromLogSumExp {
-    type State = (Waiting<B>, Shape, B::Device);
+    type State = (Waiting<B>, Shape, FloatDType, B::Device);
 
     fn backward(self, ops: Ops<Self::State, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let (waiting, shape, device) = ops.state;
+        let (waiting, shape, dtype, device) = ops.state;
         let arrived = gradients.consume::<B>(&ops.node);
         *waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some(arrived);
         let [context] = ops.parents;
         if let Some(context) = context {
             // The context may have no gradient of its own; the step above expects one.
-            let zeros = B::float_zeros(shape, &device, FloatDType::F32);
+            let zeros = B::float_zeros(shape, &device, dtype);
             gradients.register::<B>(context.id, zeros);
         }
     }
@@ -168,7 +168,6 @@ where
                 bias.clone(),
                 settings.clone(),
             );
-            assert_eq!(context.dtype(), DType::F32);
             let waiting = Waiting::<B>::default();
             let state = State {
                 query: nodes[0],
@@ -182,12 +181,13 @@ where
                 settings,
             };
             let (shape, device) = (context.shape(), context.device());
+            let dtype = FloatDType::from(context.dtype());
             let context = prep.finish(state, context);
             let log_sum_exp = match Backward::<B, 1>::prepare::<C>(FromLogSumExp, [context.node()])
                 .compute_bound()
                 .stateful()
             {
-                OpsKind::Tracked(prep) => prep.finish((waiting, shape, device), log_sum_exp),
+                OpsKind::Tracked(prep) => prep.finish((waiting, shape, dtype, device), log_sum_exp),
                 OpsKind::UnTracked(prep) => prep.finish(log_sum_exp),
             };
             (context, log_sum_exp)

@@ -1,5 +1,5 @@
 //! LibTorch: on the CPU the [CPU body](super::cpu), on its tensors' own memory; on CUDA
-//! [ATen's](super::aten) where that can do it; else the portable one.
+//! [ATen's](super::aten) where that can do it, half precision as it is; else the portable one.
 //!
 //! ATen's flash attention for the CPU is not used: ours takes every pattern, and its
 //! gradient is exactly zero where it should be. Neither is burn-tch's `attention`: it
@@ -9,7 +9,8 @@ use std::borrow::Cow;
 
 use burn::backend::libtorch::TchTensor;
 use burn::backend::tensor::FloatTensor;
-use burn::backend::{LibTorch, TensorData};
+use burn::backend::{LibTorch, TensorData, TensorMetadata};
+use burn::tensor::DType;
 
 use super::cpu::Kind;
 use super::host::{self, Host};
@@ -18,18 +19,29 @@ use super::ops::{
 };
 use super::{Body, aten, portable};
 
-/// What computes a call for tensors like `query`; whether more is hidden or added than
-/// the settings say.
-pub(super) fn body(query: &TchTensor, has_more: bool, settings: &TiledSettings) -> Body {
-    match query.tensor.device() {
+/// What computes a call for tensors where `query` is, as numbers of a type; whether more is
+/// hidden or added than the settings say.
+pub(super) fn body(
+    query: &TchTensor,
+    dtype: DType,
+    has_more: bool,
+    settings: &TiledSettings,
+) -> Body {
+    let kind = match dtype {
+        DType::F16 => tch::Kind::Half,
+        DType::BF16 => tch::Kind::BFloat16,
+        _ => tch::Kind::Float,
+    };
+    let device = query.tensor.device();
+    match device {
         tch::Device::Cpu => Kind::here().body(),
-        tch::Device::Cuda(_) if !has_more && aten::can(settings) => Body::Aten,
+        tch::Device::Cuda(_)
+            if !settings.is_portable && aten::can(device, kind, has_more, settings) =>
+        {
+            Body::Aten
+        }
         _ => Body::Tiles,
     }
-}
-
-fn has_more(hidden: &MoreHidden<LibTorch>, bias: &Bias<LibTorch>) -> bool {
-    !matches!((hidden, bias), (MoreHidden::Nothing, Bias::Nothing))
 }
 
 impl TiledForward for LibTorch {
@@ -41,8 +53,9 @@ impl TiledForward for LibTorch {
         bias: Bias<Self>,
         settings: TiledSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        match body(&query, has_more(&hidden, &bias), &settings) {
-            Body::Aten => aten::forward(&query, &key, &value, &settings),
+        let has_more = aten::has_more(&hidden, &bias);
+        match body(&query, query.dtype(), has_more, &settings) {
+            Body::Aten => aten::forward([&query, &key, &value], &hidden, &bias, &settings),
             Body::Tiles => portable::forward::<Self>(query, key, value, hidden, bias, &settings),
             _ => host::forward::<Self>(query, key, value, hidden, bias, &settings),
         }
@@ -55,24 +68,51 @@ impl TiledBackward for LibTorch {
         arrived: Arrived<Self>,
         settings: &TiledSettings,
     ) -> InputGradients<Self> {
-        match body(&saved.query, has_more(&saved.hidden, &saved.bias), settings) {
-            // It has no way in for a gradient by the log-sum-exp.
-            Body::Aten if arrived.d_log_sum_exp.is_none() => {
-                let [query, key, value] = aten::backward(
-                    [&saved.query, &saved.key, &saved.value],
-                    [&saved.context, &saved.log_sum_exp, &arrived.d_context],
-                    settings,
-                );
-                InputGradients {
-                    query,
-                    key,
-                    value,
-                    bias: None,
-                }
-            }
-            Body::Aten | Body::Tiles => portable::backward::<Self>(saved, arrived, settings),
+        let has_more = aten::has_more(&saved.hidden, &saved.bias);
+        match body(&saved.query, saved.query.dtype(), has_more, settings) {
+            Body::Aten => match aten::backward(&saved, &arrived, settings) {
+                Some(gradients) => gradients,
+                None => in_f32(saved, arrived, settings),
+            },
+            Body::Tiles => portable::backward::<Self>(saved, arrived, settings),
             _ => host::backward::<Self>(saved, arrived, settings),
         }
+    }
+}
+
+/// The tile loops for what may have gone forward in half precision. They compute in `f32`.
+fn in_f32(
+    saved: Saved<LibTorch>,
+    arrived: Arrived<LibTorch>,
+    settings: &TiledSettings,
+) -> InputGradients<LibTorch> {
+    let stored = saved.query.tensor.kind();
+    if stored == tch::Kind::Float {
+        return portable::backward::<LibTorch>(saved, arrived, settings);
+    }
+    let to = |tensor: TchTensor, kind: tch::Kind| TchTensor::new(tensor.tensor.to_kind(kind));
+    let wide = |tensor: TchTensor| to(tensor, tch::Kind::Float);
+    let saved = Saved {
+        query: wide(saved.query),
+        key: wide(saved.key),
+        value: wide(saved.value),
+        context: wide(saved.context),
+        bias: match saved.bias {
+            Bias::Nothing => Bias::Nothing,
+            Bias::Added(bias) => Bias::Added(wide(bias)),
+        },
+        ..saved
+    };
+    let arrived = Arrived {
+        d_context: wide(arrived.d_context),
+        ..arrived
+    };
+    let gradients = portable::backward::<LibTorch>(saved, arrived, settings);
+    InputGradients {
+        query: to(gradients.query, stored),
+        key: to(gradients.key, stored),
+        value: to(gradients.value, stored),
+        bias: gradients.bias.map(|bias| to(bias, stored)),
     }
 }
 

@@ -55,14 +55,14 @@ use burn::backend::BackendTensor;
 #[cfg(feature = "cube")]
 use burn::backend::TensorMetadata;
 use burn::backend::{Dispatch, DispatchTensorKind};
-use burn::tensor::{Bool, Tensor};
+use burn::tensor::{Bool, DType, Tensor};
 
 pub use self::body::Body;
 pub use self::merge::merge;
 use self::ops::{Bias, MoreHidden, TiledForward, TiledSettings};
 pub(crate) use self::spread::Spread;
 use crate::pattern::rule::Rule;
-use crate::precision::{check, narrow, widen};
+use crate::precision::{check, narrow, widen, widened};
 use crate::{AttentionOptions, AttentionShape};
 
 /// What [`flash_with_log_sum_exp`] returns.
@@ -77,7 +77,8 @@ pub struct Flashed {
 
 /// Attends without holding the weights.
 ///
-/// Half-precision tensors are computed in `f32` and rounded once, at the end.
+/// Half-precision tensors are computed in `f32` and rounded once, at the end; on CUDA by
+/// LibTorch's kernels, which multiply them as they are and add up in `f32`.
 ///
 /// # Shapes
 ///
@@ -138,7 +139,7 @@ pub fn recorded(
     value: Tensor<4>,
     options: &AttentionOptions,
 ) -> Flashed {
-    compute(query, key, value, options, Rule::Full, |_, _, _| {
+    compute(query, key, value, options, Rule::Full, |_, _, _, _| {
         Body::Recorded
     })
 }
@@ -157,7 +158,7 @@ pub fn by_tiles(
     compute_settled(query, key, value, options, settings, hidden, body)
 }
 
-type Choose = fn(&DispatchTensorKind, bool, &TiledSettings) -> Body;
+type Choose = fn(&DispatchTensorKind, DType, bool, &TiledSettings) -> Body;
 
 fn compute(
     query: Tensor<4>,
@@ -181,16 +182,24 @@ fn compute_settled(
     choose: Choose,
 ) -> Flashed {
     let stored = query.dtype();
-    let [query, key, value] = [query, key, value].map(|tensor| widen(tensor).into_dispatch());
-    let has_more = hidden.is_some() || options.bias.is_some();
-    let body = choose(&query.kind, has_more, &settings);
+    let bias = options.bias.clone();
+    let (body, dtype) = chosen(&query, hidden.is_some(), bias.as_ref(), &settings, choose);
+    let wide = |tensor| {
+        if dtype == stored {
+            tensor
+        } else {
+            widen(tensor)
+        }
+    };
+    let [query, key, value] = [query, key, value].map(|tensor| wide(tensor).into_dispatch());
     log::trace!("flash attention by {body}: {:?}", settings.shape);
     let hidden: MoreHidden<Dispatch> = match hidden {
         Some(hidden) => MoreHidden::Where(hidden.into_dispatch()),
         None => MoreHidden::Nothing,
     };
-    let bias: Bias<Dispatch> = match &options.bias {
-        Some(bias) => Bias::Added(widen(bias.clone()).into_dispatch()),
+    let bias: Bias<Dispatch> = match bias {
+        Some(bias) if bias.dtype() == dtype => Bias::Added(bias.into_dispatch()),
+        Some(bias) => Bias::Added(widen(bias).into_dispatch()),
         None => Bias::Nothing,
     };
     let (context, log_sum_exp) = match body {
@@ -215,8 +224,29 @@ pub fn which_body(
     options: &AttentionOptions,
 ) -> Body {
     let (settings, hidden) = settle(query, key, value, options, Rule::Full);
-    let has_more = hidden.is_some() || options.bias.is_some();
-    body(&query.clone().into_dispatch().kind, has_more, &settings)
+    let bias = options.bias.as_ref();
+    chosen(query, hidden.is_some(), bias, &settings, body).0
+}
+
+/// What computes a call, and in which numbers: those that are stored, where there are kernels
+/// for half precision and a bias is of the same type, and else `f32`.
+fn chosen(
+    query: &Tensor<4>,
+    is_more_hidden: bool,
+    bias: Option<&Tensor<4>>,
+    settings: &TiledSettings,
+    choose: Choose,
+) -> (Body, DType) {
+    let stored = query.dtype();
+    let kind = query.clone().into_dispatch().kind;
+    let has_more = is_more_hidden || bias.is_some();
+    if bias.is_none_or(|bias| bias.dtype() == stored)
+        && choose(&kind, stored, has_more, settings) == Body::Aten
+    {
+        return (Body::Aten, stored);
+    }
+    let dtype = widened(stored);
+    (choose(&kind, dtype, has_more, settings), dtype)
 }
 
 /// Checks the sizes and takes the pattern apart, and shows of it what a rule shows, too.
@@ -264,20 +294,20 @@ pub(crate) fn has_body(kind: &DispatchTensorKind) -> bool {
 
 /// The body that computes a call on the backend of a tensor.
 #[allow(unused_variables)] // what is looked at depends on the features
-fn body(kind: &DispatchTensorKind, has_more: bool, settings: &TiledSettings) -> Body {
+fn body(kind: &DispatchTensorKind, dtype: DType, has_more: bool, settings: &TiledSettings) -> Body {
     match kind {
-        DispatchTensorKind::Autodiff(inner) => body(inner, has_more, settings),
+        DispatchTensorKind::Autodiff(inner) => body(inner, dtype, has_more, settings),
         #[cfg(feature = "flex")]
         DispatchTensorKind::Flex(_) => cpu::Kind::here().body(),
         #[cfg(feature = "ndarray")]
         DispatchTensorKind::NdArray(_) => cpu::Kind::here().body(),
         #[cfg(feature = "tch")]
         DispatchTensorKind::LibTorch(BackendTensor::Float(tensor)) => {
-            libtorch::body(tensor, has_more, settings)
+            libtorch::body(tensor, dtype, has_more, settings)
         }
         #[cfg(feature = "tch")]
         DispatchTensorKind::LibTorch(BackendTensor::Autodiff(tensor)) => {
-            libtorch::body(tensor.primitive(), has_more, settings)
+            libtorch::body(tensor.primitive(), dtype, has_more, settings)
         }
         #[cfg(feature = "cube")]
         DispatchTensorKind::Cube(BackendTensor::Float(tensor)) => {

@@ -56,7 +56,8 @@ impl<B: Backend> Bias<B> {
 
 /// Tiled attention forward.
 ///
-/// Query, key, value and bias are `f32`, shaped as the settings say.
+/// Query, key, value and bias are shaped as the settings say, and `f32`; or of a half type
+/// where the backend has kernels for that, and then so is the context. The log-sum-exp is `f32`.
 #[backend_extension(
     Autodiff,
     Flex: cfg(feature = "flex"),

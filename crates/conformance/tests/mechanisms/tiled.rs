@@ -8,8 +8,8 @@ use zoo_attention::{
     AttentionOptions, Body, Dropout, Flashed, Mechanism, Pattern, flash_with_log_sum_exp, merge,
     which_body,
 };
-use zoo_conformance::{Tensors, all_queries, judge_gradients, numbers};
-use zoo_testkit::{Precision, find, solve};
+use zoo_conformance::{Tensors, all_queries, dropped, judge_gradients, numbers};
+use zoo_testkit::{Precision, Problem, find, solve};
 
 type Test = fn(&Device) -> Result<(), Failed>;
 /// One way of computing the same.
@@ -43,13 +43,16 @@ const TESTS: &[(&str, Test)] = &[
             let tensor = TensorData::new(numbers, [1, 2, seq, width]);
             Tensor::<4>::from_data(tensor, device).require_grad()
         };
+        let one = || Tensor::zeros([1, 1, 1, 1], device);
+        let has_kernels =
+            which_body(&one(), &one(), &one(), &AttentionOptions::new()) == Body::Cube;
         // In several blocks, as wide as the kernels of CubeCL take them, and wider.
         for (width, is_wide) in [(100, false), (256, false), (260, true)] {
             let (query, key) = (random(5, width, 1.7), random(9, width, 2.3));
             let value = random(9, 3, 0.9);
             let options = AttentionOptions::new();
             let body = which_body(&query, &key, &value, &options);
-            if matches!(body, Body::Cube | Body::Tiles) && (body == Body::Tiles) != is_wide {
+            if has_kernels && (body == Body::Tiles) != is_wide {
                 return Err(format!("{width} numbers a head are computed by {body}").into());
             }
             // A software adapter compiles the widest for ten seconds; they differ in the
@@ -165,6 +168,34 @@ const TESTS: &[(&str, Test)] = &[
         for (got, want) in d_got.into_iter().zip(d_want) {
             let (got, want) = got.zip(want).ok_or("a gradient is missing")?;
             tolerance.check("gradient", &got, &exact(want))?;
+        }
+        Ok(())
+    }),
+    // Whoever chooses: LibTorch's kernels choose others than the rest of us.
+    ("drops-its-share-by-its-seed", |device| {
+        let problem = Problem {
+            dropout: Some((0.3, 7)),
+            ..Problem::new("share", [2, 4, 64, 96, 8])
+        };
+        let mut tensors = Tensors::new(&problem, &problem.inputs(), device);
+        let mut drawn = |seed: u64| {
+            tensors.options.dropout = Some(Dropout::new(0.3, seed));
+            dropped(&tensors)
+        };
+        let (first, again, other) = (drawn(7), drawn(7), drawn(8));
+        let count = first.len() as f64;
+        let share = first.iter().filter(|&&is_dropped| is_dropped).count() as f64 / count;
+        // Five standard errors.
+        if (share - 0.3).abs() > 5.0 * (0.3 * 0.7 / count).sqrt() {
+            return Err(format!("{share} are dropped, not 0.3").into());
+        }
+        if first != again {
+            return Err("the same seed dropped others".into());
+        }
+        let alike = first.iter().zip(&other).filter(|(a, b)| a == b).count() as f64 / count;
+        // Both stay, or both go.
+        if (alike - 0.58).abs() > 0.02 {
+            return Err(format!("another seed agrees on {alike} of them, not on 0.58").into());
         }
         Ok(())
     }),

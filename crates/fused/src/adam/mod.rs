@@ -24,7 +24,7 @@ use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 
 use self::ops::AdamStep;
-use crate::place::is_at_hand;
+use crate::place::has_body_for;
 
 /// What weight decay is taken from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,6 +106,9 @@ pub struct Adam {
 /// One step in numbers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Step {
+    /// What was asked for.
+    #[cfg(feature = "tch")]
+    pub(crate) asked: Asked,
     pub(crate) beta_1: f32,
     pub(crate) beta_2: f32,
     /// `1 - β1`, of which `f32` would lose digits.
@@ -120,6 +123,18 @@ pub(crate) struct Step {
     pub(crate) rate: f32,
     /// Epsilon for a `v` that is not divided by `1 - β2^t`.
     pub(crate) epsilon: f32,
+}
+
+/// A step as it was asked for, for those who work the rest out themselves.
+#[cfg(feature = "tch")]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked {
+    pub(crate) kind: AdamKind,
+    pub(crate) betas: [f64; 2],
+    pub(crate) epsilon: f64,
+    pub(crate) weight_decay: f64,
+    pub(crate) rate: f64,
+    pub(crate) time: usize,
 }
 
 impl Adam {
@@ -139,6 +154,15 @@ impl Adam {
             AdamKind::Adamw => (0.0, weight_decay),
         };
         Step {
+            #[cfg(feature = "tch")]
+            asked: Asked {
+                kind,
+                betas: [beta_1, beta_2],
+                epsilon,
+                weight_decay,
+                rate,
+                time,
+            },
             beta_1: beta_1 as f32,
             beta_2: beta_2 as f32,
             new_1: (1.0 - beta_1) as f32,
@@ -168,10 +192,10 @@ impl Optimizer for Adam {
             None => (1, tensor.zeros_like(), tensor.zeros_like()),
         };
         let step = self.at(rate, time);
-        let are_at_hand = [&tensor, &gradient, &first, &second]
+        let have_body = [&tensor, &gradient, &first, &second]
             .into_iter()
-            .all(is_at_hand);
-        let (tensor, first, second) = if are_at_hand {
+            .all(has_body_for);
+        let (tensor, first, second) = if have_body {
             let (tensor, first, second) = <Dispatch as AdamStep>::adam_step(
                 tensor.into_dispatch(),
                 gradient.into_dispatch(),

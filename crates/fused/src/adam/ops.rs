@@ -1,4 +1,4 @@
-//! The op of the backends whose tensors lie in the host's memory.
+//! The op of the backends whose tensors lie in the host's memory, or may.
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, backend_extension};
@@ -32,6 +32,9 @@ impl<B: Host> AdamStep for B {
         second: FloatTensor<B>,
         step: Step,
     ) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
+        if !B::is_here(&tensor) {
+            return B::adam_elsewhere(tensor, gradient, first, second, step).into();
+        }
         let (mut tensor, mut first, mut second) = (B::own(tensor), B::own(first), B::own(second));
         cpu::adam_step(
             B::slice(&mut tensor),

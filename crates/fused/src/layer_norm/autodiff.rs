@@ -1,14 +1,12 @@
 //! The way back, as one step of autodiff.
 
-use std::sync::Arc;
-
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Autodiff, Backend};
 
-use super::ops::{LayerNormOp, backward, forward};
+use super::ops::{LayerNormOp, Rows, backward, forward};
 use crate::host::Host;
 
 /// What the way back starts from.
@@ -16,7 +14,7 @@ use crate::host::Host;
 struct Kept<B: Backend> {
     input: FloatTensor<B>,
     gamma: FloatTensor<B>,
-    rows: Arc<Vec<[f32; 2]>>,
+    rows: Rows<B>,
 }
 
 #[derive(Debug)]
@@ -51,10 +49,7 @@ impl<B: Host, C: CheckpointStrategy> LayerNormOp for Autodiff<B, C> {
             .compute_bound()
             .stateful()
         {
-            OpsKind::Tracked(prep) => {
-                let rows = Arc::new(rows);
-                prep.finish(Kept { input, gamma, rows }, output)
-            }
+            OpsKind::Tracked(prep) => prep.finish(Kept { input, gamma, rows }, output),
             OpsKind::UnTracked(prep) => prep.finish(output),
         }
     }

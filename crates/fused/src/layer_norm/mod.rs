@@ -18,7 +18,7 @@ use burn::nn::LayerNorm;
 use burn::tensor::Tensor;
 
 use self::ops::LayerNormOp;
-use crate::place::{can_be_at_hand, cast, widen};
+use crate::place::{can_have_body, cast, widen};
 
 /// What the module computes, in one pass over memory forward and one back. Half-precision
 /// tensors are computed in `f32` and rounded at the end. `epsilon` is what the module was made
@@ -40,7 +40,7 @@ pub fn layer_norm<const D: usize>(norm: &LayerNorm, epsilon: f64, input: Tensor<
         got.last() == Some(&d_model),
         "layer norm: the last dimension must be {d_model}, got {got:?}"
     );
-    if !can_be_at_hand(&input) || !can_be_at_hand(&gamma) {
+    if !can_have_body(&input) || !can_have_body(&gamma) {
         return norm.forward(input);
     }
     let stored = input.dtype();

@@ -1,4 +1,6 @@
-//! The op of the backends whose tensors lie in the host's memory.
+//! The op of the backends whose tensors lie in the host's memory, or may.
+
+use std::sync::Arc;
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, TensorMetadata, backend_extension};
@@ -35,13 +37,24 @@ impl<B: Host> LayerNormOp for B {
     }
 }
 
-/// The result, and the mean and the factor of each row.
+/// The mean and the factor of each row.
+#[derive(Debug, Clone)]
+pub(super) enum Rows<B: Backend> {
+    Here(Arc<Vec<[f32; 2]>>),
+    Elsewhere([FloatTensor<B>; 2]),
+}
+
+/// The result, and what the way back wants to know of each row.
 pub(super) fn forward<B: Host>(
     input: &FloatTensor<B>,
     gamma: &FloatTensor<B>,
     beta: &FloatTensor<B>,
     epsilon: f64,
-) -> (FloatTensor<B>, Vec<[f32; 2]>) {
+) -> (FloatTensor<B>, Rows<B>) {
+    if !B::is_here(input) {
+        let [output, mean, factor] = B::layer_norm_elsewhere(input, gamma, beta, epsilon);
+        return (output, Rows::Elsewhere([mean, factor]));
+    }
     let dims: Vec<usize> = input.shape().to_vec();
     let mut output = B::room(&dims);
     let rows = cpu::forward(
@@ -51,16 +64,22 @@ pub(super) fn forward<B: Host>(
         epsilon,
         B::slice(&mut output),
     );
-    (output, rows)
+    (output, Rows::Here(Arc::new(rows)))
 }
 
 /// The gradients by input, gamma and beta, from that which arrives.
 pub(super) fn backward<B: Host>(
     input: &FloatTensor<B>,
     gamma: &FloatTensor<B>,
-    rows: &[[f32; 2]],
+    rows: &Rows<B>,
     arrived: FloatTensor<B>,
 ) -> [FloatTensor<B>; 3] {
+    let rows = match rows {
+        Rows::Here(rows) => rows,
+        Rows::Elsewhere(rows) => {
+            return B::layer_norm_backward_elsewhere(input, gamma, rows, arrived);
+        }
+    };
     // Each row is read before it is written over.
     let mut d_input = B::own(arrived);
     let gamma = B::numbers(gamma);
