@@ -236,7 +236,10 @@ pub fn queries_to_check(problem: &Problem) -> Vec<usize> {
 
 /// Says which problems there are.
 pub(crate) fn unknown_problem(name: &str) -> UnknownWord {
-    let known = zoo_testkit::catalogue().into_iter().map(|p| p.name);
+    let known = zoo_testkit::catalogue()
+        .into_iter()
+        .chain(zoo_testkit::only_measured())
+        .map(|p| p.name);
     UnknownWord::new("problem", name, known)
 }
 

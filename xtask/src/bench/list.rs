@@ -5,7 +5,7 @@ use std::fmt::Write;
 use zoo_comparison::case::Pass;
 use zoo_comparison::model::{Model, Setup, Shape, Size};
 use zoo_comparison::plan::Suite;
-use zoo_testkit::{Problem, catalogue};
+use zoo_testkit::{Problem, catalogue, only_measured};
 use zoo_words::{Backend, Dtype, Mechanism};
 
 /// Every word that `bench` takes, with what it stands for.
@@ -39,7 +39,7 @@ pub(super) fn everything() -> String {
             .map(|mechanism| entry(mechanism.word(), &meaning(mechanism)))
             .to_vec(),
     );
-    let problems = catalogue();
+    let problems: Vec<_> = catalogue().into_iter().chain(only_measured()).collect();
     group(
         "--problem",
         problems
