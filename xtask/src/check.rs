@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum};
 
 use crate::backends::{Backends, Environment};
 use crate::build::cargo_run;
+use crate::dependencies;
 use crate::packages;
 use crate::test::Test;
 
@@ -18,9 +19,11 @@ pub(crate) struct Check {
     skip: Vec<Step>,
 }
 
+/// In the order they are done.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Step {
     Fmt,
+    Dependencies,
     Clippy,
     Doc,
     Test,
@@ -29,11 +32,11 @@ enum Step {
 impl Check {
     pub(crate) fn run(self) -> Result<()> {
         let environment = self.backends.prepare()?;
-        for step in [Step::Fmt, Step::Clippy, Step::Doc, Step::Test] {
-            if self.skip.contains(&step) {
+        for step in Step::value_variants() {
+            if self.skip.contains(step) {
                 continue;
             }
-            self.step(step, &environment)?;
+            self.step(*step, &environment)?;
         }
         Ok(())
     }
@@ -56,6 +59,10 @@ impl Check {
             Step::Fmt => {
                 println!("fmt");
                 cargo_run(&["fmt", "--all", "--check"], environment)
+            }
+            Step::Dependencies => {
+                println!("dependencies");
+                dependencies::check()
             }
             Step::Clippy => {
                 println!("clippy");

@@ -8,6 +8,7 @@ mod bench;
 mod build;
 mod check;
 mod config_docs;
+mod dependencies;
 mod doctor;
 mod hub;
 mod libtorch;
@@ -48,7 +49,7 @@ enum Command {
     Bench(Box<bench::Bench>),
     /// Run the tests on one backend after another
     Test(test::Test),
-    /// Format, lints, docs and tests, every warning an error
+    /// Format, dependencies, lints, docs and tests, every warning an error
     Check(check::Check),
     /// Show what this machine has, what is missing, and how to get it
     Doctor(doctor::Doctor),
