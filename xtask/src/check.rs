@@ -6,7 +6,9 @@ use clap::{Args, ValueEnum};
 use crate::backends::{Backends, Environment};
 use crate::build::cargo_run;
 use crate::dependencies;
+use crate::metadata::Metadata;
 use crate::packages;
+use crate::packaging;
 use crate::test::Test;
 
 #[derive(Args)]
@@ -24,6 +26,7 @@ pub(crate) struct Check {
 enum Step {
     Fmt,
     Dependencies,
+    Package,
     Clippy,
     Doc,
     Test,
@@ -62,7 +65,11 @@ impl Check {
             }
             Step::Dependencies => {
                 println!("dependencies");
-                dependencies::check()
+                dependencies::check(&Metadata::read()?)
+            }
+            Step::Package => {
+                println!("package");
+                packaging::check(&Metadata::read()?)
             }
             Step::Clippy => {
                 println!("clippy");

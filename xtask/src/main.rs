@@ -12,8 +12,10 @@ mod dependencies;
 mod doctor;
 mod hub;
 mod libtorch;
+mod metadata;
 mod outside;
 mod packages;
+mod packaging;
 mod places;
 mod program;
 mod readme;
@@ -49,7 +51,7 @@ enum Command {
     Bench(Box<bench::Bench>),
     /// Run the tests on one backend after another
     Test(test::Test),
-    /// Format, dependencies, lints, docs and tests, every warning an error
+    /// Format, dependencies, packages, lints, docs and tests, every warning an error
     Check(check::Check),
     /// Show what this machine has, what is missing, and how to get it
     Doctor(doctor::Doctor),

@@ -78,3 +78,8 @@ pub use shape::AttentionShape;
 pub use sparse::{Lsh, fixed, lsh, strided};
 pub use standard::standard;
 pub use tiled::{Body, Flashed, flash, flash_with_log_sum_exp, merge, which_body};
+
+/// The README, whose example is compiled with the tests of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

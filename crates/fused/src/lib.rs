@@ -23,3 +23,8 @@ pub use adam::{Adam, AdamConfig, AdamKind};
 pub use dropout::{add_dropout, dropout, relu_dropout};
 pub use layer_norm::layer_norm;
 pub use loss::smoothed_cross_entropy;
+
+/// The README, whose example is compiled with the tests of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

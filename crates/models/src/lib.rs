@@ -33,3 +33,8 @@ pub use tokens::{Limits, Tokens};
 pub use transformer::{
     Encoded, Transformer, TransformerConfig, TransformerLook, TransformerState, Tying,
 };
+
+/// The README, whose example is compiled with the tests of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

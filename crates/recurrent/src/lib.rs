@@ -29,3 +29,8 @@ pub use layer::{DirectedWeights, RecurrentLayer};
 pub use module::Recurrent;
 pub use recurrence::{Cell, Direction};
 pub use state::{LayerState, RecurrentState};
+
+/// The README, whose example is compiled with the tests of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

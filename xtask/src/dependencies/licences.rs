@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use comfy_table::{ContentArrangement, Table, presets};
 
-use super::{Metadata, Package};
+use crate::metadata::{Metadata, Package};
 
 /// The licences we take, those that ask for least first, and what they ask for.
 const TAKEN: [(&str, &str); 15] = [
@@ -214,17 +214,15 @@ mod tests {
     use super::*;
 
     fn made_up(crates: &[(&str, Option<&str>)]) -> Metadata {
-        let package = |(name, license): &(&str, Option<&str>)| Package {
-            name: (*name).to_owned(),
-            version: "1.2.3".to_owned(),
-            source: Some("registry".to_owned()),
-            license: license.map(str::to_owned),
-            dependencies: Vec::new(),
-            manifest_path: "Cargo.toml".into(),
+        let package = |(name, license): &(&str, Option<&str>)| {
+            serde_json::json!({
+                "name": name, "version": "1.2.3", "source": "registry", "license": license,
+                "manifest_path": "Cargo.toml", "dependencies": [],
+            })
         };
-        Metadata {
-            packages: crates.iter().map(package).collect(),
-        }
+        let packages: Vec<_> = crates.iter().map(package).collect();
+        serde_json::from_value(serde_json::json!({ "packages": packages }))
+            .expect("as cargo writes it")
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::{Dependency, Metadata};
+use crate::metadata::{Dependency, Metadata};
 
 /// Dependencies that are needed though no code names them: package, dependency, why.
 const NEEDED: [(&str, &str, &str); 0] = [];
