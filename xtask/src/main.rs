@@ -55,7 +55,7 @@ enum Command {
     Check(check::Check),
     /// Show what this machine has, what is missing, and how to get it
     Doctor(doctor::Doctor),
-    /// Write the parts of the README that follow from the code
+    /// Write the parts of the README that follow from the code, and draw its picture
     Readme(readme::Readme),
     /// Write docs/config.md, which follows from the code
     ConfigDocs(config_docs::ConfigDocs),

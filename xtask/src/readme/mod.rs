@@ -1,4 +1,7 @@
-//! `cargo xtask readme`: writes the parts of the README that follow from the code.
+//! `cargo xtask readme`: writes the parts of the README that follow from the code, and draws
+//! its picture.
+
+mod picture;
 
 use std::fmt::Write;
 
@@ -17,17 +20,30 @@ const END: &str = "<!-- end of mechanisms -->\n";
 
 impl Readme {
     pub(crate) fn run(self) -> Result<()> {
-        let path = workspace().join("README.md");
-        let text = std::fs::read_to_string(&path).context("README.md cannot be read")?;
-        let written = with_table(&text)?;
-        if written == text {
-            println!("README.md is up to date");
-        } else {
-            std::fs::write(&path, written).context("README.md cannot be written")?;
-            println!("README.md: the table of mechanisms was written anew");
-        }
-        Ok(())
+        let text = read("README.md")?;
+        write("README.md", &with_table(&text)?)?;
+        write(
+            picture::PICTURE_PATH,
+            &picture::drawn(&read(picture::TABLE_PATH)?)?,
+        )
     }
+}
+
+fn read(path: &str) -> Result<String> {
+    std::fs::read_to_string(workspace().join(path))
+        .with_context(|| format!("{path} cannot be read"))
+}
+
+/// Writes a file if that changes it, and says whether it did.
+fn write(path: &str, text: &str) -> Result<()> {
+    if read(path).is_ok_and(|there| there == text) {
+        println!("{path} is up to date");
+        return Ok(());
+    }
+    std::fs::write(workspace().join(path), text)
+        .with_context(|| format!("{path} cannot be written"))?;
+    println!("{path} was written anew");
+    Ok(())
 }
 
 /// The README with the table as the code has it.
@@ -69,7 +85,7 @@ mod tests {
 
     #[test]
     fn the_readme_has_the_table_that_the_code_has() {
-        let text = std::fs::read_to_string(workspace().join("README.md")).expect("it is there");
+        let text = read("README.md").expect("it is there");
         assert!(
             with_table(&text).expect("it has the place for it") == text,
             "README.md is behind the code: run `cargo xtask readme`"
