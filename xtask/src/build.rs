@@ -101,6 +101,20 @@ pub(crate) fn cargo_output(arguments: &[&str], environment: &Environment) -> Res
         .context("cargo could not be started")
 }
 
+/// Runs `cargo` with `arguments` to its end and returns what it told: what it printed, or why
+/// it failed.
+pub(crate) fn cargo_text(arguments: &[&str]) -> Result<String> {
+    let output = cargo_output(arguments, &Environment::new())?;
+    if !output.status.success() {
+        bail!(
+            "cargo {} failed\n{}",
+            arguments.join(" "),
+            String::from_utf8_lossy(&output.stderr).trim_end()
+        );
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// Runs `cargo` with `arguments` to its end, its output on the terminal.
 pub(crate) fn cargo_run(arguments: &[&str], environment: &Environment) -> Result<()> {
     let status = cargo(arguments, environment)

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use crate::backends::Environment;
-use crate::build::cargo_output;
+use crate::build::cargo_text;
 
 /// The workspace and everything in `Cargo.lock`.
 #[derive(Deserialize)]
@@ -53,21 +52,13 @@ impl Metadata {
     /// Asks cargo, with all features: without them it leaves out what only some backends bring.
     /// Crates of other systems are fetched, once, since their licences are in them.
     pub(crate) fn read() -> Result<Self> {
-        let arguments = [
+        let text = cargo_text(&[
             "metadata",
             "--format-version=1",
             "--all-features",
             "--locked",
-        ];
-        let output = cargo_output(&arguments, &Environment::new())?;
-        if !output.status.success() {
-            bail!(
-                "cargo {} failed\n{}",
-                arguments.join(" "),
-                String::from_utf8_lossy(&output.stderr).trim_end()
-            );
-        }
-        serde_json::from_slice(&output.stdout).context("cargo metadata printed something else")
+        ])?;
+        serde_json::from_str(&text).context("cargo metadata printed something else")
     }
 
     /// The packages of the workspace.

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use anyhow::{Result, bail};
 
 use crate::backends::Environment;
-use crate::build::{cargo_output, cargo_run};
+use crate::build::{cargo_output, cargo_run, cargo_text};
 use crate::metadata::{Metadata, Package};
 
 /// Files that go with every copy.
@@ -133,22 +133,13 @@ fn documented(package: &Package) -> Vec<String> {
 
 /// The files that would be in a package.
 fn listed(package: &Package) -> Result<String> {
-    let arguments = [
+    cargo_text(&[
         "package",
         "--list",
         "--allow-dirty",
         "--package",
         &package.name,
-    ];
-    let output = cargo_output(&arguments, &Environment::new())?;
-    if !output.status.success() {
-        bail!(
-            "cargo {} failed\n{}",
-            arguments.join(" "),
-            String::from_utf8_lossy(&output.stderr).trim_end()
-        );
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    ])
 }
 
 /// What should be among them and is not.
