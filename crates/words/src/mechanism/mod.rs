@@ -1,6 +1,7 @@
 //! The attention mechanisms by their words, and what is to be known of each.
 
 mod config;
+mod table;
 
 use std::fmt;
 use std::str::FromStr;
