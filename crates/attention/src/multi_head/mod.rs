@@ -10,6 +10,7 @@
 //! Decoding](https://arxiv.org/abs/1911.02150), 2019, and Ainslie et al.,
 //! [GQA](https://arxiv.org/abs/2305.13245), 2023.
 
+mod check;
 mod config;
 mod decode;
 mod look;
@@ -20,7 +21,8 @@ use burn::module::{Content, DisplaySettings, Module, ModuleDisplay, Param};
 use burn::nn::{Dropout as DropoutLayer, Linear, RmsNorm};
 use burn::tensor::Tensor;
 
-pub use self::config::{MultiHeadAttentionConfig, MultiHeadError, Positions};
+pub use self::check::MultiHeadError;
+pub use self::config::{MultiHeadAttentionConfig, Positions};
 pub use self::decode::Memory;
 pub use self::look::NoEntropy;
 pub use self::pytorch::{PytorchWeights, PytorchWeightsError};

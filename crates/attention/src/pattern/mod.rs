@@ -8,6 +8,7 @@
 mod big_bird;
 mod check;
 mod dense;
+mod documents;
 mod picture;
 mod plan;
 mod rows;
