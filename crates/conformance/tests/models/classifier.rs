@@ -10,7 +10,7 @@ use zoo_models::{
 
 use crate::drawn::drawn;
 use crate::mechanisms::small;
-use crate::support::{equal, numbers, overfits, same};
+use crate::support::{equal, has_parts, numbers, overfits, same};
 
 type Test = fn(&Device) -> Result<(), Failed>;
 
@@ -180,8 +180,6 @@ const TESTS: &[(&str, Test)] = &[
     }),
     ("is-shown-in-a-table", |device| {
         let model = config(MechanismConfig::Flash, Pooling::Attention).init(device);
-        let text = model.to_string();
-        let is_there = |part: &str| text.contains(part);
         let parts = [
             "classifier of 1 layers, flash",
             "sinusoidal",
@@ -189,10 +187,7 @@ const TESTS: &[(&str, Test)] = &[
             "attention",
             "16 x 3",
         ];
-        match parts.into_iter().all(is_there) {
-            true => Ok(()),
-            false => Err(text.into()),
-        }
+        has_parts(model.to_string(), parts)
     }),
     ("a-sequence-that-is-too-long-is-refused", |device| {
         let model = config(MechanismConfig::Flash, Pooling::Cls)

@@ -10,7 +10,7 @@ use zoo_models::{
 
 use crate::drawn::drawn;
 use crate::mechanisms::small;
-use crate::support::{equal, is_refused, numbers, overfits, same};
+use crate::support::{equal, has_parts, is_refused, numbers, overfits, same};
 
 type Test = fn(&Device) -> Result<(), Failed>;
 
@@ -218,8 +218,6 @@ const TESTS: &[(&str, Test)] = &[
     }),
     ("is-shown-in-a-table", |device| {
         let model = GptConfig::new(1000, 8, 2, 2).init(device);
-        let text = model.to_string();
-        let is_there = |part: &str| text.contains(part);
         let parts = [
             "GPT of 2 layers, flash",
             "1000 x 8",
@@ -227,10 +225,7 @@ const TESTS: &[(&str, Test)] = &[
             "2 x 8, 2 heads, flash, gelu-tanh 32, pre-norm",
             "the embedding's",
         ];
-        match parts.into_iter().all(is_there) {
-            true => Ok(()),
-            false => Err(text.into()),
-        }
+        has_parts(model.to_string(), parts)
     }),
     ("a-sequence-that-is-too-long-is-refused", |device| {
         let model = config(MechanismConfig::Flash, LEARNED).init(device);

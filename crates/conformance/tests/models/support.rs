@@ -77,3 +77,11 @@ pub(crate) fn equal<T: PartialEq + std::fmt::Debug>(got: T, want: T) -> Result<(
         false => Err(format!("{got:?} instead of {want:?}").into()),
     }
 }
+
+/// Whether a text has all of these parts.
+pub(crate) fn has_parts<const N: usize>(text: String, parts: [&str; N]) -> Result<(), Failed> {
+    match parts.into_iter().all(|part| text.contains(part)) {
+        true => Ok(()),
+        false => Err(text.into()),
+    }
+}

@@ -11,7 +11,7 @@ use zoo_models::{
 
 use crate::drawn::drawn;
 use crate::mechanisms::small;
-use crate::support::{equal, is_refused, numbers, overfits, same};
+use crate::support::{equal, has_parts, is_refused, numbers, overfits, same};
 
 type Test = fn(&Device) -> Result<(), Failed>;
 
@@ -301,8 +301,6 @@ const TESTS: &[(&str, Test)] = &[
     }),
     ("is-shown-in-a-table", |device| {
         let model = one_vocabulary(LEARNING[1].map(small)).with_tying(Tying::All);
-        let text = model.init(device).to_string();
-        let is_there = |part: &str| text.contains(part);
         let parts = [
             "Transformer of 1 + 2 layers",
             "the target's",
@@ -310,10 +308,7 @@ const TESTS: &[(&str, Test)] = &[
             "2 x 16, 4 heads, retention, across additive, relu 24, post-norm",
             "the target embedding's",
         ];
-        match parts.into_iter().all(is_there) {
-            true => Ok(()),
-            false => Err(text.into()),
-        }
+        has_parts(model.init(device).to_string(), parts)
     }),
     ("empty-sequences-have-an-answer", |device| {
         for mechanism in [
