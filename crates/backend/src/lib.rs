@@ -14,6 +14,7 @@
 mod allocator;
 mod cpu;
 mod error;
+mod for_tests;
 mod guard;
 #[cfg(feature = "tch")]
 mod libtorch;
@@ -25,6 +26,7 @@ mod wgpu;
 pub use allocator::settle_allocator;
 pub use burn::tensor::Device;
 pub use error::BackendError;
+pub use for_tests::open_for_tests;
 pub use meter::Meter;
 pub use open::{Opened, compiled, open};
 pub use zoo_words::{Backend, BackendWord, Dtype, ParseBackendError, UnknownWord};

@@ -4,21 +4,13 @@
 use std::process::{Command, ExitCode};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use zoo_backend::{Backend, BackendError, BackendWord, Dtype, Opened};
+use zoo_backend::{Backend, BackendError, Dtype, Opened, open_for_tests};
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let word = std::env::var("ZOO_BACKEND").unwrap_or_else(|_| "flex".to_owned());
-    let opened = word
-        .parse::<BackendWord>()
-        .map_err(|error| error.to_string())
-        .and_then(|word| zoo_backend::open(word, Dtype::F32).map_err(|error| error.to_string()));
-    match opened {
+    match open_for_tests() {
         Ok(opened) => libtest_mimic::run(&arguments, trials(&opened)).exit_code(),
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
+        Err(failure) => failure,
     }
 }
 

@@ -25,7 +25,7 @@ use std::sync::Mutex;
 use burn::tensor::{DType, Device};
 use libtest_mimic::{Arguments, Failed, Trial};
 use zoo_attention::{Mechanism, MechanismConfig, standard};
-use zoo_backend::{BackendWord, Dtype, Opened};
+use zoo_backend::{Dtype, Opened, open_for_tests};
 use zoo_conformance::{
     Errors, Tensors, all_queries, check_forward, check_gradients, judge_gradients, numbers,
 };
@@ -33,14 +33,10 @@ use zoo_testkit::{Mismatch, Precision, Problem, catalogue, solve};
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let opened = match open() {
+    let opened = match open_for_tests() {
         Ok(opened) => opened,
-        Err(error) => {
-            eprintln!("error: {error}");
-            return ExitCode::FAILURE;
-        }
+        Err(failure) => return failure,
     };
-    println!("device: {opened}");
     let conclusion = libtest_mimic::run(&arguments, trials(&opened));
     let worst = WORST.lock().expect("no trial panicked while holding it");
     println!(
@@ -50,11 +46,6 @@ fn main() -> ExitCode {
         worst.share * 100.0,
     );
     conclusion.exit_code()
-}
-
-fn open() -> Result<Opened, Box<dyn std::error::Error>> {
-    let word = std::env::var("ZOO_BACKEND").unwrap_or_else(|_| "flex".to_owned());
-    Ok(zoo_backend::open(word.parse::<BackendWord>()?, Dtype::F32)?)
 }
 
 static WORST: Mutex<Errors> = Mutex::new(Errors {

@@ -13,7 +13,7 @@ mod support;
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
-use zoo_backend::{BackendWord, Dtype, Opened};
+use zoo_backend::{Opened, open_for_tests};
 
 fn main() -> ExitCode {
     let arguments = Arguments {
@@ -21,20 +21,11 @@ fn main() -> ExitCode {
         test_threads: Some(1),
         ..Arguments::from_args()
     };
-    let opened = match open() {
+    let opened = match open_for_tests() {
         Ok(opened) => opened,
-        Err(error) => {
-            eprintln!("error: {error}");
-            return ExitCode::FAILURE;
-        }
+        Err(failure) => return failure,
     };
-    println!("device: {opened}");
     libtest_mimic::run(&arguments, trials(&opened)).exit_code()
-}
-
-fn open() -> Result<Opened, Box<dyn std::error::Error>> {
-    let word = std::env::var("ZOO_BACKEND").unwrap_or_else(|_| "flex".to_owned());
-    Ok(zoo_backend::open(word.parse::<BackendWord>()?, Dtype::F32)?)
 }
 
 fn trials(opened: &Opened) -> Vec<Trial> {

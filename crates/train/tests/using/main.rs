@@ -15,29 +15,20 @@ mod writing;
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
-use zoo_backend::{BackendWord, Dtype, Opened};
+use zoo_backend::open_for_tests;
 
 use crate::runs::Runs;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let opened = match open() {
+    let opened = match open_for_tests() {
         Ok(opened) => opened,
-        Err(error) => {
-            eprintln!("error: {error}");
-            return ExitCode::FAILURE;
-        }
+        Err(failure) => return failure,
     };
-    println!("device: {opened}");
     let runs = Runs::new(opened);
     let done = libtest_mimic::run(&arguments, trials(&runs)).exit_code();
     runs.remove();
     done
-}
-
-fn open() -> Result<Opened, Box<dyn std::error::Error>> {
-    let word = std::env::var("ZOO_BACKEND").unwrap_or_else(|_| "flex".to_owned());
-    Ok(zoo_backend::open(word.parse::<BackendWord>()?, Dtype::F32)?)
 }
 
 fn trials(runs: &Runs) -> Vec<Trial> {
