@@ -1,16 +1,14 @@
-//! The Rust blocks of `docs/`: each stands in a test here word for word, and is run on the
-//! device `ZOO_BACKEND` names.
+//! The Rust blocks of `docs/` and of the README: each stands in a test here word for word, and
+//! is run on the device `ZOO_BACKEND` names.
 
 mod chapters;
+mod library;
 mod migrating;
 
 use burn::tensor::Device;
-use zoo_backend::{BackendWord, Dtype};
 
 fn device() -> Device {
-    let word = std::env::var("ZOO_BACKEND").unwrap_or_else(|_| "flex".to_owned());
-    let word: BackendWord = word.parse().expect("a backend's word");
-    let opened = zoo_backend::open(word, Dtype::F32).expect("the backend is there");
+    let opened = zoo_backend::open_for_tests().expect("the backend is there");
     opened.device.seed(1);
     opened.device
 }
