@@ -3,6 +3,9 @@
 use std::path::Path;
 
 fn main() {
+    if std::env::var_os("CARGO_FEATURE_DOC_ONLY").is_some() {
+        return;
+    }
     println!("cargo:rerun-if-changed=src/aten.cpp");
     println!("cargo:rerun-if-env-changed=LIBTORCH_CXX11_ABI");
     println!("cargo:rerun-if-env-changed=LIBTORCH_INCLUDE");

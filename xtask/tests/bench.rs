@@ -199,10 +199,23 @@ fn compare_tells_change_from_noise_and_fails_only_when_asked() {
     assert_eq!(strict.status.code(), Some(1));
 }
 
+/// As of a run that was killed: its results are there, and no report.
+#[test]
+fn a_run_is_shown_again_and_has_its_report_then() {
+    let run = Run::new("shown", &[10.0, 10.1, 9.9]);
+    let page = Path::new(run.path()).join("report.html");
+    assert!(!page.exists());
+    let output = bench(&["report", run.path(), "--format", "markdown"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains("10.0 ms"), "{}", stdout(&output));
+    assert!(page.is_file());
+}
+
 #[test]
 fn what_is_no_run_is_named() {
     for arguments in [
         vec!["compare", "/nowhere", "/nowhere"],
+        vec!["report", "/nowhere"],
         vec!["--baseline", "/nowhere"],
     ] {
         let output = bench(&arguments);

@@ -9,8 +9,9 @@ use crate::counter::{draw, row_key};
 /// so that their sum stays what it was on average.
 ///
 /// Which weights are dropped follows from the seed and their place alone: the same in
-/// the forward and the backward pass, for every mechanism and on every backend. A
-/// training step takes a new seed.
+/// the forward and the backward pass, for every mechanism and on every backend, but for
+/// LibTorch's kernels on CUDA, which choose by the seed in a way of their own. A training
+/// step takes a new seed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Dropout {
     /// The share of weights that are dropped, from 0 to below 1.

@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: builds a measuring program for each backend, runs every
 //! case in a process of its own, and shows the answer.
 
+mod again;
 mod answer;
 mod compare;
 mod list;
@@ -44,6 +45,8 @@ pub(crate) struct Bench {
 enum Action {
     /// Compare two earlier runs, case by case
     Compare(compare::Compare),
+    /// Show an earlier run again, and write its report: also of one that was killed
+    Report(again::Again),
 }
 
 #[derive(Args)]
@@ -159,6 +162,7 @@ impl Bench {
     pub(crate) fn run(&self) -> Result<()> {
         match &self.action {
             Some(Action::Compare(compare)) => compare.run(),
+            Some(Action::Report(again)) => again.run(),
             None if self.measure.list => {
                 print!("{}", list::everything());
                 Ok(())

@@ -31,14 +31,13 @@ const fn layout([side, rows, fours, chunk]: [usize; 4]) -> Layout {
 
 // The first that fits is taken, forward and backward. The more rows and columns a unit has, the
 // more often each number is used that it loads; but a GPU hides the time of loading by having
-// many units at work, each of which takes registers and shared memory. On an H200 16 by 16
-// units of 4 by 4 took a third of the time of 8 by 8 units of 8 by 8 forward; backward, where
-// a unit holds four blocks of numbers, 8 by 8 units of 4 by 8 were best. A software adapter
-// computes one cube after the other, and the larger the blocks the better. With longer chunks
-// units wait for each other less often. ARCHITECTURE.md has the times.
+// many units at work, each of which takes registers and shared memory: on an H200 16 by 16
+// units of 4 by 4 numbers were best, ARCHITECTURE.md has the times. A software adapter computes
+// one cube after the other, and the larger the blocks the better. With longer chunks units wait
+// for each other less often.
 const ON_A_GPU: [[Layout; 2]; 2] = [
     [layout([16, 4, 1, 8]), layout([8, 4, 2, 8])],
-    [layout([8, 4, 2, 8]), layout([8, 4, 2, 4])],
+    [layout([16, 4, 1, 4]), layout([8, 4, 2, 4])],
 ];
 const IN_SOFTWARE: [[Layout; 2]; 2] = [[layout([8, 8, 2, 4]), layout([8, 4, 2, 4])]; 2];
 
