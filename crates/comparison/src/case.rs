@@ -99,7 +99,7 @@ pub enum Task {
         /// The mechanism.
         mechanism: Mechanism,
         /// The problem, with as many key and value heads as the mechanism has.
-        problem: Problem,
+        problem: Box<Problem>,
     },
     /// A model with a mechanism for its attention.
     Model {
@@ -129,7 +129,10 @@ impl Case {
             ..problem
         };
         Self {
-            task: Task::Attention { mechanism, problem },
+            task: Task::Attention {
+                mechanism,
+                problem: Box::new(problem),
+            },
             pass,
         }
     }

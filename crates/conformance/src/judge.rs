@@ -134,7 +134,7 @@ pub fn dropped(tensors: &Tensors) -> Vec<bool> {
     let width = seq_k.next_multiple_of(8);
     let names = Tensor::<2>::eye(width, &device)
         .cast(dtype)
-        .slice([0..seq_k])
+        .slice_dim(0, 0..seq_k)
         .reshape([1, 1, seq_k, width])
         .expand([batch, kv_heads, seq_k, width]);
     let weights = flash(

@@ -70,6 +70,7 @@ impl TiledBackward for LibTorch {
     ) -> InputGradients<Self> {
         let has_more = aten::has_more(&saved.hidden, &saved.bias);
         match body(&saved.query, saved.query.dtype(), has_more, settings) {
+            Body::Aten if settings.dropout.is_some() => with_dropout(saved, arrived, settings),
             Body::Aten => match aten::backward(&saved, &arrived, settings) {
                 Some(gradients) => gradients,
                 None => in_f32(saved, arrived, settings),
@@ -77,6 +78,42 @@ impl TiledBackward for LibTorch {
             Body::Tiles => portable::backward::<Self>(saved, arrived, settings),
             _ => host::backward::<Self>(saved, arrived, settings),
         }
+    }
+}
+
+/// The way back where weights were dropped: only LibTorch knows which. There is no way in for a
+/// gradient by the log-sum-exp, but that knows of no dropout: what it adds to the gradients is
+/// worked out apart.
+fn with_dropout(
+    saved: Saved<LibTorch>,
+    arrived: Arrived<LibTorch>,
+    settings: &TiledSettings,
+) -> InputGradients<LibTorch> {
+    let by_context = Arrived {
+        d_context: arrived.d_context.clone(),
+        d_log_sum_exp: None,
+        wants_bias: false,
+    };
+    let gradients = aten::backward(&saved, &by_context, settings)
+        .expect("a call with dropout and without a bias can go back");
+    if arrived.d_log_sum_exp.is_none() {
+        return gradients;
+    }
+    let by_log_sum_exp = Arrived {
+        d_context: TchTensor::new(arrived.d_context.tensor.zeros_like()),
+        ..arrived
+    };
+    let nothing_dropped = TiledSettings {
+        dropout: None,
+        ..settings.clone()
+    };
+    let more = in_f32(saved, by_log_sum_exp, &nothing_dropped);
+    let add = |a: TchTensor, b: TchTensor| TchTensor::new(a.tensor + b.tensor);
+    InputGradients {
+        query: add(gradients.query, more.query),
+        key: add(gradients.key, more.key),
+        value: add(gradients.value, more.value),
+        bias: None,
     }
 }
 

@@ -293,7 +293,7 @@ pub(crate) fn has_body(kind: &DispatchTensorKind) -> bool {
 }
 
 /// The body that computes a call on the backend of a tensor.
-#[allow(unused_variables)] // what is looked at depends on the features
+#[allow(unused_variables, clippy::only_used_in_recursion)] // by the features
 fn body(kind: &DispatchTensorKind, dtype: DType, has_more: bool, settings: &TiledSettings) -> Body {
     match kind {
         DispatchTensorKind::Autodiff(inner) => body(inner, dtype, has_more, settings),

@@ -199,6 +199,38 @@ const TESTS: &[(&str, Test)] = &[
         }
         Ok(())
     }),
+    // Scores are summed up before weights are dropped: what arrives at the two results adds up.
+    ("log-sum-exp-knows-of-no-dropout", |device| {
+        let device = &device.clone().autodiff();
+        let problem = Problem::new("both", [2, 2, 32, 48, 8]);
+        let plain = Tensors::new(&problem, &problem.inputs(), device).require_grad();
+        let dropping = plain.options.clone().with_dropout(Dropout::new(0.4, 3));
+        let gradients = |options: &AttentionOptions, of_context: f32, of_sum: f32| {
+            let Tensors {
+                query, key, value, ..
+            } = plain.clone();
+            let got = flash_with_log_sum_exp(query, key, value, options);
+            let context = (got.context * plain.upstream.clone()).sum() * of_context;
+            let sums = got.log_sum_exp.powi_scalar(2).sum() * of_sum;
+            let gradients = (context + sums).backward();
+            let by = |tensor: &Tensor<4>| match tensor.grad(&gradients) {
+                Some(gradient) => numbers(gradient),
+                None => vec![0.0; tensor.dims().iter().product()],
+            };
+            [&plain.query, &plain.key, &plain.value].map(by)
+        };
+        let both = gradients(&dropping, 1.0, 1.0);
+        let apart = [
+            gradients(&dropping, 1.0, 0.0),
+            gradients(&plain.options, 0.0, 1.0),
+        ];
+        for (at, got) in both.iter().enumerate() {
+            let [a, b] = apart.each_ref().map(|parts| &parts[at]);
+            let want: Vec<f64> = a.iter().zip(b).map(|(a, b)| f64::from(a + b)).collect();
+            Precision::F32.backward(8.0).check("gradient", got, &want)?;
+        }
+        Ok(())
+    }),
     ("is-right-without-a-body-of-the-backend", |device| {
         let device = &device.clone().autodiff();
         for name in ["odd", "several-tiles", "everything", "grouped-heads"] {

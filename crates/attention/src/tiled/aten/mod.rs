@@ -145,6 +145,11 @@ fn way(device: Device, kind: Kind, has_more: bool, settings: &TiledSettings) -> 
             Way::Flash(seen)
         });
     }
+    // Their backward pass alone knows which weights were dropped, and has no gradient for a bias
+    // that stands for many.
+    if settings.dropout.is_some() && has_more {
+        return None;
+    }
     // What is hidden is so by a number that is lower than any score: f16 has none. Under a
     // mask that leaves queries nothing to see, the kernel for bf16 passed back no numbers.
     if is_half && has_more || kind == Kind::Half && seen.lengths.is_some() {
