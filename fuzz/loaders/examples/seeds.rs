@@ -1,0 +1,48 @@
+//! Writes what fuzzing begins with to `corpus/`: a small file of every kind that is read.
+
+use std::path::Path;
+use std::{fs, io};
+
+use burn::tensor::TensorData;
+use zoo_models::weights::Weights;
+
+const STATE: &str = r#"{"step":2,"position":{"epoch":1,"batch":0},"best":{"step":1,"metric":"loss",
+    "value":1.25},"waited":1,"falls":{"count":1,"waited":0},"scale":{"scale":1024.0,
+    "good_steps":3},"seconds":2.5,"parameters":{"first.weight":7,"first.bias":8}}"#;
+
+fn main() -> io::Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let put = |target: &str, name: &str, choice: u8, bytes: &[u8]| {
+        let folder = root.join("corpus").join(target);
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join(name), [&[choice], bytes].concat())
+    };
+    let numbers = |count: u8| (0..count).map(f32::from).collect::<Vec<_>>();
+    let weights = Weights::of_tensors([
+        (
+            "first.weight".to_owned(),
+            TensorData::new(numbers(12), [3, 4]),
+        ),
+        ("first.bias".to_owned(), TensorData::new(numbers(4), [4])),
+    ]);
+    for (choice, extension) in (0..).zip(["safetensors", "bpk"]) {
+        let path =
+            std::env::temp_dir().join(format!("zoo-seed-{}.{extension}", std::process::id()));
+        weights.replace(&path).map_err(io::Error::other)?;
+        put("weights", extension, choice, &fs::read(&path)?)?;
+        if choice == 0 {
+            put("checkpoint", "weights", 0, &fs::read(&path)?)?;
+        }
+        fs::remove_file(&path)?;
+    }
+    let pytorchs = fs::read(root.join("../../crates/conformance/golden/gpt2.pt"))?;
+    put("weights", "pt", 2, &pytorchs)?;
+    put("checkpoint", "optimizer", 1, b"anything")?;
+    put("checkpoint", "state", 2, STATE.as_bytes())?;
+    put(
+        "checkpoint",
+        "checksums",
+        3,
+        br#"{"state.json":"00000000"}"#,
+    )
+}
