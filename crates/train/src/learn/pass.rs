@@ -184,6 +184,7 @@ fn seed(seed: u64, step: usize, device: usize) -> u64 {
 // The same device twice stands for two: what is computed where is the same code.
 #[cfg(all(test, feature = "flex"))]
 mod tests {
+    use burn::tensor::distributed::{ReduceOperation, all_reduce};
     use zoo_data::LabelledIds;
     use zoo_models::{Classifier, ClassifierConfig};
 
@@ -233,5 +234,17 @@ mod tests {
             let worst = (a - b).abs().max().into_scalar::<f32>();
             assert!(worst < 1e-6, "{count} devices: {worst}");
         }
+    }
+
+    /// Why devices that learn together gather their gradients here, and not by Burn's own
+    /// strategy, which stands on this. When it no longer panics, that strategy can take over.
+    #[test]
+    #[should_panic(expected = "Distributed operations are not supported")]
+    fn burn_does_not_gather_gradients_on_our_backends() {
+        let opened = zoo_backend::open("flex".parse().unwrap(), zoo_words::Dtype::F32).unwrap();
+        let devices = vec![opened.device.clone(), opened.device.clone()];
+        let gradient = Tensor::<1>::ones([2], &opened.device);
+        let sum = all_reduce(gradient, ReduceOperation::Sum, devices);
+        sum.resolve();
     }
 }
