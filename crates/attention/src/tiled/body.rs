@@ -16,6 +16,8 @@ pub enum Body {
     Aten,
     /// The kernels for the backends of CubeCL.
     Cube,
+    /// The same with the matrix instructions of a GPU, half precision as it is.
+    CubeMatrices,
     /// Tile loops over the backend's operations.
     Tiles,
     /// The same, recorded by autodiff one by one, so that training holds the matrices
@@ -29,6 +31,12 @@ impl Body {
         matches!(self, Self::CpuAvx512 | Self::CpuAvx2 | Self::CpuPortable)
     }
 
+    /// Whether it multiplies half precision as it is, and adds up in `f32`. The others compute
+    /// all of it in `f32`.
+    pub fn keeps_half(self) -> bool {
+        matches!(self, Self::Aten | Self::CubeMatrices)
+    }
+
     /// How it is called in tables and logs.
     pub fn word(self) -> &'static str {
         match self {
@@ -37,6 +45,7 @@ impl Body {
             Self::CpuPortable => "cpu-portable",
             Self::Aten => "aten",
             Self::Cube => "cube",
+            Self::CubeMatrices => "cube-matrices",
             Self::Tiles => "tiles",
             Self::Recorded => "recorded",
         }

@@ -20,8 +20,10 @@
 //! Flex, NdArray and LibTorch on the CPU have a body made for it, LibTorch on CUDA has
 //! ATen's for what that can do, and wgpu and Vulkan have kernels of CubeCL; else it is the
 //! portable one, tile loops over the backend's own operations. [`which_body`] tells. The
-//! kernels compute in `f32`, with heads and values of up to 256 numbers; the gradient by a
-//! bias is the portable body's on those backends, and so is a pass that has one. A backend's
+//! kernels take heads and values of up to 256 numbers, in `f32`, and in half precision where a
+//! GPU multiplies matrices of it by instructions of its own; the gradient by a
+//! bias is the portable body's on those backends, and so is a pass that has one. With the
+//! feature `autotune` they try which sizes are fastest on a GPU. A backend's
 //! body is compiled in by the feature of its name. On a backend that is there without its feature the result
 //! is the same, computed by operations that autodiff records one by one, so that
 //! training holds the matrices after all.
@@ -77,8 +79,8 @@ pub struct Flashed {
 
 /// Attends without holding the weights.
 ///
-/// Half-precision tensors are computed in `f32` and rounded once, at the end; on CUDA by
-/// LibTorch's kernels, which multiply them as they are and add up in `f32`.
+/// Half-precision tensors are computed in `f32` and rounded once, at the end; by the bodies
+/// that [keep them](Body::keeps_half) they are multiplied as they are and added up in `f32`.
 ///
 /// # Shapes
 ///
@@ -240,10 +242,15 @@ fn chosen(
     let stored = query.dtype();
     let kind = query.clone().into_dispatch().kind;
     let has_more = is_more_hidden || bias.is_some();
-    if bias.is_none_or(|bias| bias.dtype() == stored)
-        && choose(&kind, stored, has_more, settings) == Body::Aten
-    {
-        return (Body::Aten, stored);
+    let keeps = choose(&kind, stored, has_more, settings);
+    let takes_bias = match keeps {
+        Body::Aten => bias.is_none_or(|bias| bias.dtype() == stored),
+        // The gradient by a bias is the portable body's, in `f32`.
+        Body::CubeMatrices => bias.is_none(),
+        _ => false,
+    };
+    if keeps.keeps_half() && takes_bias {
+        return (keeps, stored);
     }
     let dtype = widened(stored);
     (choose(&kind, dtype, has_more, settings), dtype)
@@ -311,11 +318,11 @@ fn body(kind: &DispatchTensorKind, dtype: DType, has_more: bool, settings: &Tile
         }
         #[cfg(feature = "cube")]
         DispatchTensorKind::Cube(BackendTensor::Float(tensor)) => {
-            cube::body(&tensor.device(), settings)
+            cube::body(&tensor.device(), dtype, settings)
         }
         #[cfg(feature = "cube")]
         DispatchTensorKind::Cube(BackendTensor::Autodiff(tensor)) => {
-            cube::body(&tensor.primitive().device(), settings)
+            cube::body(&tensor.primitive().device(), dtype, settings)
         }
         #[allow(unreachable_patterns)] // which are left depends on the features
         _ => Body::Recorded,

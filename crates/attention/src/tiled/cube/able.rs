@@ -2,16 +2,26 @@
 
 use std::sync::OnceLock;
 
+use burn::backend::DType;
+use burn::backend::cubecl::dtype_to_storage_type;
 use burn_cubecl::CubeDevice;
 use cubecl::client::Client;
-use cubecl::ir::DeviceProperties;
+use cubecl::ir::features::{MmaConfig, TypeUsage};
+use cubecl::ir::{DeviceProperties, ElemType, FloatKind};
 
 use super::device_plan::Rowwise;
 use super::launch::wanted;
-use super::layout::Layout;
+use super::layout::{By, Layout, MATRIX, PLANE};
 use crate::AttentionShape;
 use crate::tiled::Body;
 use crate::tiled::ops::TiledSettings;
+
+/// Which way through a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Pass {
+    Forward,
+    Backward,
+}
 
 /// How the cubes of a call are laid out, forward and backward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +32,7 @@ pub(super) struct Layouts {
 
 const fn layout([side, rows, fours, chunk]: [usize; 4]) -> Layout {
     Layout {
+        by: By::Units,
         side,
         rows,
         fours,
@@ -40,6 +51,12 @@ const ON_A_GPU: [[Layout; 2]; 2] = [
     [layout([16, 4, 1, 4]), layout([8, 4, 2, 4])],
 ];
 const IN_SOFTWARE: [[Layout; 2]; 2] = [[layout([8, 8, 2, 4]), layout([8, 4, 2, 4])]; 2];
+
+/// With matrix instructions: as many of them as there are planes to hide what each waits for.
+const BY_MATRICES: [Layout; 2] = [
+    layout([16, 4, 1, 16]).by_matrices(),
+    layout([8, 4, 2, 16]).by_matrices(),
+];
 
 /// Half as large either way, for little work, and for adapters that have no more than
 /// WebGPU promises.
@@ -64,78 +81,152 @@ const BLOCKS: usize = 4;
 /// Buffers that a kernel has at most, with the one of its numbers.
 const BUFFERS: u32 = 13;
 
-/// What computes a call on a device.
-pub(in crate::tiled) fn body(device: &CubeDevice, settings: &TiledSettings) -> Body {
-    match layouts(&device.client(), settings) {
+/// What computes a call with numbers of a type on a device.
+pub(in crate::tiled) fn body(device: &CubeDevice, dtype: DType, settings: &TiledSettings) -> Body {
+    match layouts(&device.client(), dtype, settings) {
+        Some(layouts) if layouts.forward.by == By::Matrices => Body::CubeMatrices,
         Some(_) => Body::Cube,
         None => Body::Tiles,
     }
 }
 
 /// How the cubes of a call are laid out, if the kernels compute it.
-pub(super) fn layouts(client: &Client, settings: &TiledSettings) -> Option<Layouts> {
-    let properties = client.properties();
-    if settings.is_portable {
-        return None;
-    }
-    let layouts = fitting(properties, &settings.shape)?;
-    let Layouts { forward, backward } = layouts;
-    let (most, ..) = properties.hardware.max_cube_count;
-    let plans = [
-        (forward, Rowwise::Queries),
-        (backward, Rowwise::Queries),
-        (backward, Rowwise::Keys),
-    ];
-    let plans_fit = plans.into_iter().all(|(layout, rowwise)| {
-        let plan = wanted(settings, layout, rowwise).words(&settings.shape);
-        let bytes = size_of_val(plan.words.as_slice()) as u64;
-        bytes <= properties.memory.max_page_size && plan.rows <= most as usize
-    });
-    plans_fit.then_some(layouts)
-}
-
-/// The layouts that a device has room for.
-fn fitting(properties: &DeviceProperties, shape: &AttentionShape) -> Option<Layouts> {
-    let hardware = &properties.hardware;
-    let (_, most_heads, most_examples) = hardware.max_cube_count;
-    if hardware.max_bindings < BUFFERS
-        || shape.heads > most_heads as usize
-        || shape.batch > most_examples as usize
-    {
-        return None;
-    }
-    let fits = |layout: &Layout| {
-        layout.shared_bytes() <= hardware.max_shared_memory_size
-            && layout.units() <= hardware.max_units_per_cube.min(hardware.max_cube_dim.0) as usize
-            && layout.blocks(shape.d_head.max(shape.d_value)) <= BLOCKS
-    };
-    // A software rasterizer is no card.
-    let is_software = properties.identity.physical.is_none();
-    if is_software && shape.seq_q <= FEWEST_QUERIES && shape.seq_k >= MANY_KEYS {
-        return None;
-    }
-    let is_little =
-        shape.seq_q <= FEW_QUERIES || (is_software && shape.seq_q * shape.seq_k < FEW_PAIRS);
-    let [forward, backward] = match asked_for() {
-        Some(layouts) => layouts.map(|layout| [layout; 2]),
-        None if is_software => IN_SOFTWARE,
-        None => ON_A_GPU,
-    };
-    let is_little = is_little && asked_for().is_none();
-    let compact = |when: bool| when.then_some(COMPACT);
-    let first = |list: [Layout; 2]| {
-        let preferred = compact(is_little).into_iter().chain(list);
-        preferred.chain(compact(true)).find(fits)
+pub(super) fn layouts(client: &Client, dtype: DType, settings: &TiledSettings) -> Option<Layouts> {
+    let [forward, backward] = preferred(client.properties(), dtype, &settings.shape)?;
+    let first = |list: Vec<Layout>, pass| {
+        let mut list = list.into_iter();
+        list.find(|&layout| takes(client, dtype, settings, layout, pass))
     };
     Some(Layouts {
-        forward: first(forward)?,
-        backward: first(backward)?,
+        forward: first(forward, Pass::Forward)?,
+        backward: first(backward, Pass::Backward)?,
     })
 }
 
+/// Whether the kernels of a pass compute a call with cubes laid out this way.
+pub(super) fn takes(
+    client: &Client,
+    dtype: DType,
+    settings: &TiledSettings,
+    layout: Layout,
+    pass: Pass,
+) -> bool {
+    let properties = client.properties();
+    if settings.is_portable || !fits(properties, dtype, &settings.shape, layout) {
+        return false;
+    }
+    let (most, ..) = properties.hardware.max_cube_count;
+    let plans: &[Rowwise] = match pass {
+        Pass::Forward => &[Rowwise::Queries],
+        Pass::Backward => &[Rowwise::Queries, Rowwise::Keys],
+    };
+    plans.iter().all(|&rowwise| {
+        let plan = wanted(settings, layout, rowwise).words(&settings.shape);
+        let bytes = size_of_val(plan.words.as_slice()) as u64;
+        bytes <= properties.memory.max_page_size && plan.rows <= most as usize
+    })
+}
+
+/// Whether a device has room for cubes that are laid out this way, and the instructions.
+fn fits(
+    properties: &DeviceProperties,
+    dtype: DType,
+    shape: &AttentionShape,
+    layout: Layout,
+) -> bool {
+    let hardware = &properties.hardware;
+    let (_, most_heads, most_examples) = hardware.max_cube_count;
+    let multiplies = match layout.by {
+        By::Units => dtype == DType::F32,
+        By::Matrices => has_matrices(properties, dtype),
+    };
+    multiplies
+        && hardware.max_bindings >= BUFFERS
+        && shape.heads <= most_heads as usize
+        && shape.batch <= most_examples as usize
+        && layout.shared_bytes() <= hardware.max_shared_memory_size
+        && layout.units() <= hardware.max_units_per_cube.min(hardware.max_cube_dim.0) as usize
+        && layout.blocks(shape.d_head.max(shape.d_value)) <= BLOCKS
+}
+
+/// Whether a device multiplies matrices of such numbers, in half precision, by instructions of
+/// its own.
+fn has_matrices(properties: &DeviceProperties, dtype: DType) -> bool {
+    let numbers = match dtype {
+        DType::F16 | DType::BF16 => dtype_to_storage_type(dtype),
+        _ => return false,
+    };
+    let hardware = &properties.hardware;
+    let (plane, side) = (PLANE as u32, MATRIX as u32);
+    let wanted = MmaConfig {
+        a_type: numbers,
+        b_type: numbers,
+        cd_type: ElemType::Float(FloatKind::F32),
+        m: side,
+        n: side,
+        k: side,
+    };
+    let usage = properties.type_usage(numbers);
+    hardware.plane_size_min == plane
+        && hardware.plane_size_max == plane
+        && usage.is_superset(TypeUsage::Buffer | TypeUsage::Conversion)
+        && properties.features.matmul.cmma.contains(&wanted)
+}
+
+/// Whether a device is a program: a software rasterizer is no card.
+pub(super) fn is_software(properties: &DeviceProperties) -> bool {
+    properties.identity.physical.is_none()
+}
+
+/// Layouts for forward and backward, the best first; none where the portable loops are
+/// better.
+fn preferred(
+    properties: &DeviceProperties,
+    dtype: DType,
+    shape: &AttentionShape,
+) -> Option<[Vec<Layout>; 2]> {
+    let is_few = shape.seq_q <= FEW_QUERIES;
+    if dtype != DType::F32 {
+        // The gradients by a query and by its only key are zero, and what is left of two
+        // roundings is not: in f32 they are the same.
+        if shape.seq_k == 1 {
+            return None;
+        }
+        let mut list = BY_MATRICES.to_vec();
+        if is_few {
+            list.reverse();
+        }
+        return Some([list.clone(), list]);
+    }
+    if let Some(layouts) = asked_for() {
+        return Some(layouts.map(|layout| vec![layout, COMPACT]));
+    }
+    let is_software = is_software(properties);
+    if is_software && shape.seq_q <= FEWEST_QUERIES && shape.seq_k >= MANY_KEYS {
+        return None;
+    }
+    let is_little = is_few || (is_software && shape.seq_q * shape.seq_k < FEW_PAIRS);
+    let lists = if is_software { IN_SOFTWARE } else { ON_A_GPU };
+    Some(lists.map(|list| {
+        let first = is_little.then_some(COMPACT);
+        first.into_iter().chain(list).chain([COMPACT]).collect()
+    }))
+}
+
+/// What a GPU may be faster with than with what is preferred: any of them, for it to try. On an
+/// H200 the second is best for the way back of 16,384 queries, and the first for that of 2,048.
+#[cfg(feature = "autotune")]
+pub(super) fn worth_trying(pass: Pass) -> Vec<Layout> {
+    let units = match pass {
+        Pass::Forward => [[16, 4, 1, 8], [8, 4, 2, 8], [16, 4, 1, 4]],
+        Pass::Backward => [[16, 4, 1, 4], [8, 4, 2, 8], [8, 4, 2, 4]],
+    };
+    units.into_iter().map(layout).chain(BY_MATRICES).collect()
+}
+
 /// What computes forward and backward instead, to try layouts on a new GPU without building
-/// anything: `ZOO_CUBE_LAYOUT=8,8,2,8,8,4,2,8` has side, rows, fours and chunk of both.
-fn asked_for() -> Option<[Layout; 2]> {
+/// anything: `ZOO_CUBE_LAYOUT=16,4,1,8,16,4,1,4` has side, rows, fours and chunk of both.
+pub(super) fn asked_for() -> Option<[Layout; 2]> {
     static ASKED: OnceLock<Option<[Layout; 2]>> = OnceLock::new();
     *ASKED.get_or_init(|| {
         let text = std::env::var("ZOO_CUBE_LAYOUT").ok()?;
@@ -162,10 +253,14 @@ mod tests {
     #[test]
     fn layouts_come_out_even() {
         let lists = ON_A_GPU.into_iter().chain(IN_SOFTWARE).flatten();
-        for layout in lists.chain([COMPACT]) {
+        for layout in lists.chain(BY_MATRICES).chain([COMPACT]) {
             assert!(layout.is_even(), "{layout:?}");
             assert!(layout.units() <= 256, "{layout:?}");
             assert!(layout.shared_bytes() <= 48 << 10, "{layout:?}");
+        }
+        #[cfg(feature = "autotune")]
+        for layout in [Pass::Forward, Pass::Backward].map(worth_trying).concat() {
+            assert!(layout.is_even(), "{layout:?}");
         }
         for layout in IN_SOFTWARE.into_iter().flatten() {
             assert!(layout.shared_bytes() <= 32 << 10, "{layout:?}");

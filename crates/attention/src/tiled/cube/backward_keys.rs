@@ -6,29 +6,30 @@ use super::call::Call;
 use super::device_plan::Rowwise;
 use super::layout::Layout;
 use super::score::{Head, Tile, drawn_by, factor, finish_scores, slope, weight};
-use super::tile::{Four, Rows, add_weighted, multiply, put_weights, store_sums};
+use super::tile::{Four, Room, Rows, add_weighted, multiply, put_weights, store_sums};
 
 /// A cube computes a tile of keys of a head, query tile by query tile, for all the heads of
 /// queries that share it. Keys go down and queries across.
 #[cube(launch_unchecked)]
-pub(super) fn backward_keys<N: Size, M: Numeric>(
-    query: &[Vector<f32, N>],
-    key: &[Vector<f32, N>],
-    value: &[Vector<f32, N>],
-    d_context: &[Vector<f32, N>],
+pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
+    query: &[Vector<E, N>],
+    key: &[Vector<E, N>],
+    value: &[Vector<E, N>],
+    d_context: &[Vector<E, N>],
     log_sum_exp: &[f32],
     means: &[f32],
     plan: &[u32],
     table: &[u32],
     mask: &[M],
-    bias: &[f32],
-    d_key: &mut [Vector<f32, N>],
-    d_value: &mut [Vector<f32, N>],
+    bias: &[E],
+    d_key: &mut [Vector<E, N>],
+    d_value: &mut [Vector<E, N>],
     call: &Call,
     #[comptime] layout: Layout,
     #[comptime] key_blocks: usize,
     #[comptime] value_blocks: usize,
     #[comptime] is_plain: bool,
+    #[define(E)] _type_of_numbers: ElemType,
     #[define(M)] _type_of_mask: ElemType,
 ) {
     let side = comptime!(layout.side);
@@ -51,7 +52,7 @@ pub(super) fn backward_keys<N: Size, M: Numeric>(
     let keys = call.key.rows(example, kv_head, call.seq_k, call.d_head);
     let values = call.value.rows(example, kv_head, call.seq_k, call.d_value);
 
-    let mut shared = Shared::<[Four]>::new_slice(comptime!(layout.shared()));
+    let mut room = Room::<E>::new(layout);
     let mut weights = Array::<f32>::new(comptime!(layout.own()));
     let mut slopes = Array::<f32>::new(comptime!(layout.own()));
     let mut factors = Array::<f32>::new(comptime!(layout.own()));
@@ -106,14 +107,14 @@ pub(super) fn backward_keys<N: Size, M: Numeric>(
                         mean[j] = means[of_head * seq_q + row];
                     }
                 }
-                multiply::<N>(
+                multiply::<E, N>(
                     key,
                     &keys,
                     tile.key,
                     query,
                     &queries,
                     tile.query,
-                    &mut shared,
+                    &mut room,
                     &mut products,
                     layout,
                 );
@@ -125,11 +126,11 @@ pub(super) fn backward_keys<N: Size, M: Numeric>(
                         }
                     }
                 }
-                finish_scores::<M>(
+                finish_scores::<E, M>(
                     &mut products,
                     &head,
                     &tile,
-                    &mut shared,
+                    &mut room.wide,
                     plan,
                     table,
                     mask,
@@ -160,24 +161,24 @@ pub(super) fn backward_keys<N: Size, M: Numeric>(
                         }
                     }
                 }
-                put_weights(&mut products, &mut shared, layout);
-                add_weighted::<N>(
+                put_weights::<E>(&mut products, &mut room, layout);
+                add_weighted::<E, N>(
                     d_context,
                     &upstream,
                     tile.query,
-                    &mut shared,
+                    &mut room,
                     &mut value_sums,
                     value_blocks,
                     layout,
                 );
-                multiply::<N>(
+                multiply::<E, N>(
                     value,
                     &values,
                     tile.key,
                     d_context,
                     &upstream,
                     tile.query,
-                    &mut shared,
+                    &mut room,
                     &mut products,
                     layout,
                 );
@@ -201,12 +202,12 @@ pub(super) fn backward_keys<N: Size, M: Numeric>(
                         products[i * columns + j] = d_score;
                     }
                 }
-                put_weights(&mut products, &mut shared, layout);
-                add_weighted::<N>(
+                put_weights::<E>(&mut products, &mut room, layout);
+                add_weighted::<E, N>(
                     query,
                     &queries,
                     tile.query,
-                    &mut shared,
+                    &mut room,
                     &mut key_sums,
                     key_blocks,
                     layout,
@@ -228,8 +229,8 @@ pub(super) fn backward_keys<N: Size, M: Numeric>(
         count: seq_k,
         width: call.d_value as usize,
     };
-    store_sums::<N>(d_key, &d_keys, first, &key_sums, &one, key_blocks, layout);
-    store_sums::<N>(
+    store_sums::<E, N>(d_key, &d_keys, first, &key_sums, &one, key_blocks, layout);
+    store_sums::<E, N>(
         d_value,
         &d_values,
         first,

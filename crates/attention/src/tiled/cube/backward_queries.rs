@@ -6,26 +6,27 @@ use super::call::Call;
 use super::device_plan::Rowwise;
 use super::layout::Layout;
 use super::score::{Drawn, Head, Tile, drawn_by, factor, finish_scores, slope, weight};
-use super::tile::{Four, Rows, add_weighted, multiply, put_weights, store_sums};
+use super::tile::{Four, Room, Rows, add_weighted, multiply, put_weights, store_sums};
 
 /// A cube computes a tile of queries of a head, key tile by key tile.
 #[cube(launch_unchecked)]
-pub(super) fn backward_queries<N: Size, M: Numeric>(
-    query: &[Vector<f32, N>],
-    key: &[Vector<f32, N>],
-    value: &[Vector<f32, N>],
-    d_context: &[Vector<f32, N>],
+pub(super) fn backward_queries<E: Float, N: Size, M: Numeric>(
+    query: &[Vector<E, N>],
+    key: &[Vector<E, N>],
+    value: &[Vector<E, N>],
+    d_context: &[Vector<E, N>],
     log_sum_exp: &[f32],
     means: &[f32],
     plan: &[u32],
     table: &[u32],
     mask: &[M],
-    bias: &[f32],
-    d_query: &mut [Vector<f32, N>],
+    bias: &[E],
+    d_query: &mut [Vector<E, N>],
     call: &Call,
     #[comptime] layout: Layout,
     #[comptime] blocks: usize,
     #[comptime] is_plain: bool,
+    #[define(E)] _type_of_numbers: ElemType,
     #[define(M)] _type_of_mask: ElemType,
 ) {
     let side = comptime!(layout.side);
@@ -57,7 +58,7 @@ pub(super) fn backward_queries<N: Size, M: Numeric>(
     let seq_q = call.seq_q as usize;
     let of_head = head.example * call.heads as usize + head.head;
 
-    let mut shared = Shared::<[Four]>::new_slice(comptime!(layout.shared()));
+    let mut room = Room::<E>::new(layout);
     let mut weights = Array::<f32>::new(comptime!(layout.own()));
     let mut slopes = Array::<f32>::new(comptime!(layout.own()));
     let mut products = Array::<f32>::new(comptime!(layout.own()));
@@ -102,14 +103,14 @@ pub(super) fn backward_queries<N: Size, M: Numeric>(
                 key: number as usize * comptime!(layout.across()),
                 bitmap,
             };
-            multiply::<N>(
+            multiply::<E, N>(
                 query,
                 &queries,
                 tile.query,
                 key,
                 &keys,
                 tile.key,
-                &mut shared,
+                &mut room,
                 &mut products,
                 layout,
             );
@@ -121,11 +122,11 @@ pub(super) fn backward_queries<N: Size, M: Numeric>(
                     }
                 }
             }
-            finish_scores::<M>(
+            finish_scores::<E, M>(
                 &mut products,
                 &head,
                 &tile,
-                &mut shared,
+                &mut room.wide,
                 plan,
                 table,
                 mask,
@@ -142,14 +143,14 @@ pub(super) fn backward_queries<N: Size, M: Numeric>(
                     weights[i * columns + j] = weight(products[i * columns + j], sizes[i]);
                 }
             }
-            multiply::<N>(
+            multiply::<E, N>(
                 d_context,
                 &upstream,
                 tile.query,
                 value,
                 &values,
                 tile.key,
-                &mut shared,
+                &mut room,
                 &mut products,
                 layout,
             );
@@ -180,8 +181,8 @@ pub(super) fn backward_queries<N: Size, M: Numeric>(
                     products[i * columns + j] = d_score;
                 }
             }
-            put_weights(&mut products, &mut shared, layout);
-            add_weighted::<N>(key, &keys, tile.key, &mut shared, &mut sums, blocks, layout);
+            put_weights::<E>(&mut products, &mut room, layout);
+            add_weighted::<E, N>(key, &keys, tile.key, &mut room, &mut sums, blocks, layout);
         }
     }
 
@@ -191,5 +192,5 @@ pub(super) fn backward_queries<N: Size, M: Numeric>(
         count: seq_q,
         width: call.d_head as usize,
     };
-    store_sums::<N>(d_query, &d_queries, first, &sums, &one, blocks, layout);
+    store_sums::<E, N>(d_query, &d_queries, first, &sums, &one, blocks, layout);
 }

@@ -57,6 +57,16 @@ pub(super) struct PlanWords {
     pub(super) rows: usize,
 }
 
+#[cfg(feature = "autotune")]
+impl PlanWords {
+    /// Tiles that are computed.
+    pub(super) fn tiles(&self) -> usize {
+        let runs = &self.words[self.runs_at as usize..self.bitmaps_at as usize];
+        let tiles = runs.chunks_exact(3).map(|run| run[1] - run[0]);
+        tiles.sum::<u32>() as usize
+    }
+}
+
 /// Some tiles of a row, and their bitmap.
 type Run = [u32; 3];
 
@@ -200,6 +210,7 @@ impl Bitmaps {
 mod tests {
     use super::*;
     use crate::Pattern;
+    use crate::tiled::cube::layout::By;
 
     fn shape(batch: usize, seq_q: usize, seq_k: usize) -> AttentionShape {
         AttentionShape {
@@ -215,6 +226,7 @@ mod tests {
 
     /// Tiles of 64 by 32, the other way round for [`Rowwise::Keys`].
     const LAYOUT: Layout = Layout {
+        by: By::Units,
         side: 8,
         rows: 8,
         fours: 1,

@@ -6,24 +6,27 @@ use super::call::Call;
 use super::device_plan::Rowwise;
 use super::layout::Layout;
 use super::score::{Drawn, Head, LOWEST, Tile, drawn_by, factor, finish_scores, weight};
-use super::tile::{Four, Rows, across_units, add_weighted, multiply, put_weights, store_sums};
+use super::tile::{
+    Four, Room, Rows, across_units, add_weighted, multiply, put_weights, store_sums,
+};
 
 /// A cube computes a tile of queries of a head, key tile by key tile.
 #[cube(launch_unchecked)]
-pub(super) fn forward<N: Size, M: Numeric>(
-    query: &[Vector<f32, N>],
-    key: &[Vector<f32, N>],
-    value: &[Vector<f32, N>],
+pub(super) fn forward<E: Float, N: Size, M: Numeric>(
+    query: &[Vector<E, N>],
+    key: &[Vector<E, N>],
+    value: &[Vector<E, N>],
     plan: &[u32],
     table: &[u32],
     mask: &[M],
-    bias: &[f32],
-    context: &mut [Vector<f32, N>],
+    bias: &[E],
+    context: &mut [Vector<E, N>],
     log_sum_exp: &mut [f32],
     call: &Call,
     #[comptime] layout: Layout,
     #[comptime] blocks: usize,
     #[comptime] is_plain: bool,
+    #[define(E)] _type_of_numbers: ElemType,
     #[define(M)] _type_of_mask: ElemType,
 ) {
     let side = comptime!(layout.side);
@@ -51,7 +54,7 @@ pub(super) fn forward<N: Size, M: Numeric>(
         .value
         .rows(head.example, kv_head, call.seq_k, call.d_value);
 
-    let mut shared = Shared::<[Four]>::new_slice(comptime!(layout.shared()));
+    let mut room = Room::<E>::new(layout);
     let mut scores = Array::<f32>::new(comptime!(layout.own()));
     let mut most = Array::<f32>::new(rows);
     let mut most_now = Array::<f32>::new(rows);
@@ -88,22 +91,22 @@ pub(super) fn forward<N: Size, M: Numeric>(
                 key: number as usize * comptime!(layout.across()),
                 bitmap,
             };
-            multiply::<N>(
+            multiply::<E, N>(
                 query,
                 &queries,
                 tile.query,
                 key,
                 &keys,
                 tile.key,
-                &mut shared,
+                &mut room,
                 &mut scores,
                 layout,
             );
-            finish_scores::<M>(
+            finish_scores::<E, M>(
                 &mut scores,
                 &head,
                 &tile,
-                &mut shared,
+                &mut room.wide,
                 plan,
                 table,
                 mask,
@@ -122,7 +125,7 @@ pub(super) fn forward<N: Size, M: Numeric>(
                 }
                 most_now[i] = largest;
             }
-            across_units(&mut most_now, &mut shared, false, layout);
+            across_units(&mut most_now, &mut room.wide, false, layout);
             #[unroll]
             for i in 0..rows {
                 let shrink = (most[i] - most_now[i]).exp();
@@ -153,20 +156,14 @@ pub(super) fn forward<N: Size, M: Numeric>(
                     sums[i * parts + part] *= Four::new(shrink);
                 }
             }
-            put_weights(&mut scores, &mut shared, layout);
-            add_weighted::<N>(
-                value,
-                &values,
-                tile.key,
-                &mut shared,
-                &mut sums,
-                blocks,
-                layout,
+            put_weights::<E>(&mut scores, &mut room, layout);
+            add_weighted::<E, N>(
+                value, &values, tile.key, &mut room, &mut sums, blocks, layout,
             );
         }
     }
 
-    across_units(&mut sum, &mut shared, true, layout);
+    across_units(&mut sum, &mut room.wide, true, layout);
     let of_head = head.example * call.heads as usize + head.head;
     let seq_q = call.seq_q as usize;
     let contexts = Rows {
@@ -185,5 +182,5 @@ pub(super) fn forward<N: Size, M: Numeric>(
             log_sum_exp[of_head * seq_q + row] = most[i] + sum[i].ln();
         }
     }
-    store_sums::<N>(context, &contexts, first, &sums, &sum, blocks, layout);
+    store_sums::<E, N>(context, &contexts, first, &sums, &sum, blocks, layout);
 }

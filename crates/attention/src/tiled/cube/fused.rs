@@ -5,12 +5,16 @@ use burn::backend::fusion::custom::{
 };
 use burn::backend::fusion::{ExecutionError, FusionBackend, FusionRuntime};
 use burn::backend::tensor::FloatTensor;
-use burn::backend::{Cube, DType, Shape};
+use burn::backend::{Cube, DType, Shape, TensorMetadata};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 
 use super::able::{Layouts, layouts};
-use super::launch::{Given, GivenBack, launch_backward, launch_forward};
+use super::launch::{Given, GivenBack};
+#[cfg(not(feature = "autotune"))]
+use super::launch::{launch_backward as backward, launch_forward as forward};
+#[cfg(feature = "autotune")]
+use super::tuned::{backward, forward};
 use crate::tiled::ops::{
     Arrived, Bias, InputGradients, MoreHidden, Saved, TiledBackward, TiledForward, TiledSettings,
 };
@@ -39,17 +43,18 @@ impl TiledForward for Cube {
         settings: TiledSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let client = query.client.clone();
-        let Some(layouts) = layouts(&client.device().client(), &settings) else {
+        let dtype = query.dtype();
+        let Some(layouts) = layouts(&client.device().client(), dtype, &settings) else {
             return portable::forward::<Self>(query, key, value, hidden, bias, &settings);
         };
         let shape = &settings.shape;
         let mut inputs = vec![query.into_ir(), key.into_ir(), value.into_ir()];
         let (has_mask, has_bias) = push_more(&mut inputs, hidden, bias);
-        let result = |width| {
+        let result = |width, dtype| {
             let dims = [shape.batch, shape.heads, shape.seq_q, width];
-            TensorIr::uninit(client.create_empty_handle(), Shape::from(dims), DType::F32)
+            TensorIr::uninit(client.create_empty_handle(), Shape::from(dims), dtype)
         };
-        let outputs = [result(shape.d_value), result(1)];
+        let outputs = [result(shape.d_value, dtype), result(1, DType::F32)];
         let queued = Queued {
             described: CustomOpIr::new("zoo::tiled_forward", &inputs, &outputs),
             settings,
@@ -72,7 +77,8 @@ impl TiledBackward for Cube {
         settings: &TiledSettings,
     ) -> InputGradients<Self> {
         let client = saved.query.client.clone();
-        let layouts = match layouts(&client.device().client(), settings) {
+        let dtype = saved.query.dtype();
+        let layouts = match layouts(&client.device().client(), dtype, settings) {
             // The gradient by a bias is summed over examples and heads, which no cube has
             // all of.
             Some(layouts) if !arrived.wants_bias => layouts,
@@ -91,7 +97,7 @@ impl TiledBackward for Cube {
         inputs.extend(arrived.d_log_sum_exp.map(|tensor| tensor.into_ir()));
         let result = |[heads, rows, width]: [usize; 3]| {
             let dims = [shape.batch, heads, rows, width];
-            TensorIr::uninit(client.create_empty_handle(), Shape::from(dims), DType::F32)
+            TensorIr::uninit(client.create_empty_handle(), Shape::from(dims), dtype)
         };
         let outputs = [
             result([shape.heads, shape.seq_q, shape.d_head]),
@@ -189,7 +195,7 @@ impl Operation<Runtime> for Forward {
             mask: queued.has_mask.then(|| inputs.mask()),
             bias: queued.has_bias.then(|| inputs.float()),
         };
-        let results = launch_forward(given, &queued.settings, queued.layouts.forward);
+        let results = forward(given, &queued.settings, queued.layouts.forward);
         publish(handles, &queued.described, results);
         Ok(())
     }
@@ -217,7 +223,7 @@ impl Operation<Runtime> for Backward {
             d_context,
             d_log_sum_exp: inputs.take(),
         };
-        let results = launch_backward(given, back, &queued.settings, queued.layouts.backward);
+        let results = backward(given, back, &queued.settings, queued.layouts.backward);
         publish(handles, &queued.described, results);
         Ok(())
     }

@@ -20,6 +20,7 @@ use crate::kept::Kept;
 use crate::tiled::ops::TiledSettings;
 
 /// Query, key and value, and what else a call may have.
+#[derive(Clone)]
 pub(super) struct Given {
     pub(super) query: CubeTensor,
     pub(super) key: CubeTensor,
@@ -29,6 +30,7 @@ pub(super) struct Given {
 }
 
 /// What the backward pass has besides.
+#[derive(Clone)]
 pub(super) struct GivenBack {
     pub(super) context: CubeTensor,
     pub(super) log_sum_exp: CubeTensor,
@@ -49,7 +51,7 @@ pub(super) fn launch_forward(
     let ready = Ready::new(given, None, settings);
     let plan = ready.plan(settings, layout, Rowwise::Queries);
     let context = ready.empty([shape.batch, shape.heads, shape.seq_q, shape.d_value]);
-    let log_sum_exp = ready.empty([shape.batch, shape.heads, shape.seq_q, 1]);
+    let log_sum_exp = ready.empty_wide([shape.batch, shape.heads, shape.seq_q, 1]);
     let (mask, mask_type) = ready.mask(&plan);
     // SAFETY: the kernel reads and writes within the tensors, whose sizes the call tells.
     unsafe {
@@ -71,6 +73,7 @@ pub(super) fn launch_forward(
             layout,
             layout.blocks(shape.d_value),
             ready.is_plain(settings),
+            ready.numbers(),
             mask_type,
         );
     }
@@ -91,7 +94,7 @@ pub(super) fn launch_backward(
     let d_log_sum_exp = back.d_log_sum_exp.map(into_contiguous);
 
     let plan = ready.plan(settings, layout, Rowwise::Queries);
-    let means = ready.empty([shape.batch, shape.heads, shape.seq_q, 1]);
+    let means = ready.empty_wide([shape.batch, shape.heads, shape.seq_q, 1]);
     // SAFETY: as above.
     unsafe {
         means_of_rows::launch_unchecked(
@@ -109,6 +112,7 @@ pub(super) fn launch_backward(
             buffer(&means),
             ready.call(settings, &plan.words),
             u32::from(d_log_sum_exp.is_some()),
+            ready.numbers(),
         );
     }
 
@@ -136,6 +140,7 @@ pub(super) fn launch_backward(
             layout,
             layout.blocks(shape.d_head),
             ready.is_plain(settings),
+            ready.numbers(),
             mask_type,
         );
     }
@@ -168,6 +173,7 @@ pub(super) fn launch_backward(
             layout.blocks(shape.d_head),
             layout.blocks(shape.d_value),
             ready.is_plain(settings),
+            ready.numbers(),
             mask_type,
         );
     }
@@ -218,17 +224,31 @@ impl Ready {
         }
     }
 
-    /// A tensor to be written.
+    /// A tensor to be written, of such numbers as the call has.
     fn empty(&self, dims: [usize; 4]) -> CubeTensor {
+        self.empty_of(dims, self.query.dtype)
+    }
+
+    /// A tensor to be written, in `f32`.
+    fn empty_wide(&self, dims: [usize; 4]) -> CubeTensor {
+        self.empty_of(dims, DType::F32)
+    }
+
+    fn empty_of(&self, dims: [usize; 4], dtype: DType) -> CubeTensor {
         let shape = Shape::from(dims);
-        let bytes = shape.num_elements() * size_of::<f32>();
+        let bytes = shape.num_elements() * dtype.size();
         CubeTensor::new_contiguous(
             self.client.clone(),
             self.query.device.clone(),
             shape,
             self.client.empty(bytes),
-            DType::F32,
+            dtype,
         )
+    }
+
+    /// What numbers the call has.
+    fn numbers(&self) -> ElemType {
+        dtype_to_storage_type(self.query.dtype)
     }
 
     fn more(&self) -> More<'_> {
@@ -329,5 +349,6 @@ fn in_rows(tensor: CubeTensor) -> CubeTensor {
 fn is_in_fours(tensor: &CubeTensor) -> bool {
     let at = tensor.handle.offset_start.unwrap_or(0);
     let strides = tensor.meta.strides();
-    at.is_multiple_of(16) && (0..3).all(|dim| strides[dim].is_multiple_of(4))
+    at.is_multiple_of(4 * tensor.dtype.size() as u64)
+        && (0..3).all(|dim| strides[dim].is_multiple_of(4))
 }

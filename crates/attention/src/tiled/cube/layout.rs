@@ -1,8 +1,35 @@
 //! How the units of a cube share a tile, and what lies where in their shared memory.
 
+/// Units of a plane whose instructions multiply matrices. Others have other numbers of them, and
+/// are not asked to.
+pub(super) const PLANE: usize = 32;
+
+/// Rows and columns of a matrix that one instruction takes.
+pub(super) const MATRIX: usize = 16;
+
+/// How far apart rows of so many fours lie, so that rows next to each other are in different
+/// banks. Matrix instructions want every row to begin at a multiple of 16 bytes.
+fn apart(by: By, fours: usize) -> usize {
+    match by {
+        By::Units => fours + 1,
+        By::Matrices => fours + 2,
+    }
+}
+
+/// What multiplies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum By {
+    /// Each unit its numbers, one by one, in `f32`.
+    Units,
+    /// The matrix instructions of a plane: what is multiplied is in half precision, and what
+    /// it adds up to in `f32`.
+    Matrices,
+}
+
 /// How a cube is laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Layout {
+    pub(crate) by: By,
     /// Units of a cube, down and across.
     pub(crate) side: usize,
     /// Rows of a unit.
@@ -14,6 +41,14 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
+    /// The same with matrix instructions.
+    pub(super) const fn by_matrices(self) -> Self {
+        Self {
+            by: By::Matrices,
+            ..self
+        }
+    }
+
     pub(crate) fn units(self) -> usize {
         self.side * self.side
     }
@@ -31,6 +66,32 @@ impl Layout {
             && shares
                 .into_iter()
                 .all(|share| share > 0 && share.is_multiple_of(self.side))
+            && (self.by == By::Units || self.is_even_in_matrices())
+    }
+
+    /// Whether the planes of a cube have as many matrices of a tile each, and each plane its
+    /// own side by side.
+    fn is_even_in_matrices(self) -> bool {
+        let is_even = |number: usize, by: usize| number >= by && number.is_multiple_of(by);
+        is_even(self.units(), PLANE)
+            && is_even(self.down(), MATRIX)
+            && is_even(self.across(), MATRIX)
+            && is_even(self.chunk * 4, MATRIX)
+            && is_even(self.all_matrices(), self.planes())
+            && is_even(self.across() / MATRIX, self.matrices())
+    }
+
+    fn planes(self) -> usize {
+        self.units() / PLANE
+    }
+
+    fn all_matrices(self) -> usize {
+        self.down() / MATRIX * (self.across() / MATRIX)
+    }
+
+    /// Matrices of a tile that a plane has.
+    pub(super) fn matrices(self) -> usize {
+        self.all_matrices() / self.planes()
     }
 
     /// Rows of a tile.
@@ -62,7 +123,28 @@ impl Layout {
     /// How far apart rows of a chunk lie: one more than there is, so that rows next to
     /// each other are in different banks.
     pub(super) fn chunk_stride(self) -> usize {
-        self.chunk + 1
+        apart(self.by, self.chunk)
+    }
+
+    /// How far apart rows of a tile lie in half precision.
+    pub(super) fn half_stride(self) -> usize {
+        apart(By::Matrices, self.across() / 4)
+    }
+
+    /// Where the second of what is multiplied begins among the numbers in half precision;
+    /// before it lie a chunk of the first, or the weights of a tile.
+    pub(super) fn second_at(self) -> usize {
+        self.down() * self.chunk_stride().max(self.half_stride())
+    }
+
+    /// All numbers in half precision, in fours.
+    pub(super) fn halves(self) -> usize {
+        match self.by {
+            By::Units => 1,
+            By::Matrices => {
+                self.second_at() + self.across() * self.chunk_stride().max(self.half_stride())
+            }
+        }
     }
 
     /// Likewise for the weights of a tile.
@@ -72,13 +154,19 @@ impl Layout {
 
     /// Rows of the matrix that weights are multiplied with that are there at a time.
     pub(super) fn through(self) -> usize {
-        self.across() / 2
+        match self.by {
+            By::Units => self.across() / 2,
+            By::Matrices => self.across(),
+        }
     }
 
-    /// The part of shared memory that chunks of two matrices are brought into.
+    /// The part of shared memory that chunks of two matrices are brought into, in `f32`.
     fn chunks(self) -> usize {
         let two = (self.down() + self.across()) * self.chunk_stride();
-        two.max(self.through() * self.side * self.fours)
+        match self.by {
+            By::Units => two.max(self.through() * self.side * self.fours),
+            By::Matrices => 0,
+        }
     }
 
     /// Where the weights of a tile begin.
@@ -91,13 +179,17 @@ impl Layout {
         self.weights_at() + self.down() * self.weight_stride()
     }
 
-    /// All of it, in fours.
+    /// All that is in `f32`, in fours.
     pub(super) fn shared(self) -> usize {
         self.words_at() + self.units() * self.rows.div_ceil(4)
     }
 
     pub(crate) fn shared_bytes(self) -> usize {
-        16 * self.shared()
+        let halves = match self.by {
+            By::Units => 16 * self.halves(),
+            By::Matrices => 8 * self.halves(),
+        };
+        16 * self.shared() + halves
     }
 
     /// Blocks of columns, as wide as a tile, in a matrix of this width.

@@ -4,17 +4,18 @@
 use cubecl::prelude::*;
 
 use super::call::Call;
-use super::tile::{Rows, load};
+use super::tile::{Four, Rows, load};
 
 /// A unit computes a query of a head.
 #[cube(launch_unchecked)]
-pub(super) fn means_of_rows<N: Size>(
-    context: &[Vector<f32, N>],
-    d_context: &[Vector<f32, N>],
+pub(super) fn means_of_rows<E: Float, N: Size>(
+    context: &[Vector<E, N>],
+    d_context: &[Vector<E, N>],
     d_log_sum_exp: &[f32],
     means: &mut [f32],
     call: &Call,
     has_d_log_sum_exp: u32,
+    #[define(E)] _type_of_numbers: ElemType,
 ) {
     let row = (CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X) as usize;
     let head = CUBE_POS_Y as usize;
@@ -32,8 +33,8 @@ pub(super) fn means_of_rows<N: Size>(
     if row < seq_q {
         let mut mean = 0.0f32;
         for four in 0..d_value.div_ceil(4) {
-            let a = load::<N>(context, &contexts, row, four);
-            let b = load::<N>(d_context, &upstream, row, four);
+            let a = Four::cast_from(load::<E, N>(context, &contexts, row, four));
+            let b = Four::cast_from(load::<E, N>(d_context, &upstream, row, four));
             #[unroll]
             for i in 0..4usize {
                 mean = fma(a.extract(i), b.extract(i), mean);

@@ -19,8 +19,11 @@ mod forward;
 mod fused;
 mod launch;
 mod layout;
+mod matrices;
 mod mean;
 mod score;
 mod tile;
+#[cfg(feature = "autotune")]
+mod tuned;
 
 pub(super) use self::able::body;

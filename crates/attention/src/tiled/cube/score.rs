@@ -6,7 +6,7 @@ use cubecl::prelude::*;
 use super::call::Call;
 use super::device_plan::Rowwise;
 use super::layout::Layout;
-use super::tile::{Four, put_weights, take_weights, weights_of_row};
+use super::tile::{Four, put_numbers, take_numbers, weights_of_row};
 
 /// Stands for minus infinity in scores: infinities are not part of what WGSL
 /// promises, and two of them make a NaN.
@@ -33,7 +33,7 @@ pub(super) struct Tile {
 /// What needs memory to be read is done on the scores in shared memory, where a loop can
 /// count them; in registers each would need instructions of its own, and a kernel has many.
 #[cube]
-pub(super) fn finish_scores<M: Numeric>(
+pub(super) fn finish_scores<E: Float, M: Numeric>(
     products: &mut Array<f32>,
     head: &Head,
     tile: &Tile,
@@ -41,7 +41,7 @@ pub(super) fn finish_scores<M: Numeric>(
     plan: &[u32],
     table: &[u32],
     mask: &[M],
-    bias: &[f32],
+    bias: &[E],
     call: &Call,
     #[comptime] rowwise: Rowwise,
     #[comptime] is_plain: bool,
@@ -64,7 +64,7 @@ pub(super) fn finish_scores<M: Numeric>(
     if has_more {
         let side = comptime!(layout.side);
         let unit = UNIT_POS as usize;
-        put_weights(products, shared, layout);
+        put_numbers(products, shared, layout);
         for i in 0..comptime!(layout.rows) {
             let down = unit / side + i * side;
             for c in 0..comptime!(layout.fours) {
@@ -79,7 +79,7 @@ pub(super) fn finish_scores<M: Numeric>(
                         query_in = across * 4 + j;
                         key_in = down;
                     }
-                    let score = finish::<M>(
+                    let score = finish::<E, M>(
                         scores.extract(j),
                         head,
                         tile,
@@ -99,13 +99,13 @@ pub(super) fn finish_scores<M: Numeric>(
                 shared[at] = scores;
             }
         }
-        take_weights(products, shared, layout);
+        take_numbers(products, shared, layout);
     }
 }
 
 /// The score of a query and a key that are so far into a tile.
 #[cube]
-fn finish<M: Numeric>(
+fn finish<E: Float, M: Numeric>(
     bent: f32,
     head: &Head,
     tile: &Tile,
@@ -114,7 +114,7 @@ fn finish<M: Numeric>(
     plan: &[u32],
     table: &[u32],
     mask: &[M],
-    bias: &[f32],
+    bias: &[E],
     call: &Call,
     #[comptime] rowwise: Rowwise,
     #[comptime] is_plain: bool,
@@ -137,7 +137,7 @@ fn finish<M: Numeric>(
                 + head.head * call.bias_head as usize
                 + query * call.bias_query as usize
                 + key * call.bias_key as usize;
-            score += bias[at];
+            score += f32::cast_from(bias[at]);
         }
         if call.has_mask != 0u32 && is_there {
             let at = head.example * call.mask_example as usize

@@ -8,10 +8,34 @@
 
 use cubecl::prelude::*;
 
-use super::layout::Layout;
+use super::layout::{By, Layout};
+use super::matrices;
 
 /// Four numbers side by side.
 pub(super) type Four = Vector<f32, Const<4>>;
+
+/// Four of them as they are stored.
+pub(super) type Stored<E> = Vector<E, Const<4>>;
+
+/// The memory that the units of a cube share.
+#[derive(CubeType)]
+pub(super) struct Room<E: Float> {
+    /// What is in `f32`: chunks of matrices where units multiply, the numbers of a tile, and
+    /// the words of units to each other.
+    pub(super) wide: Shared<[Four]>,
+    /// What matrix instructions multiply.
+    pub(super) halves: Shared<[Stored<E>]>,
+}
+
+#[cube]
+impl<E: Float> Room<E> {
+    pub(super) fn new(#[comptime] layout: Layout) -> Self {
+        Room::<E> {
+            wide: Shared::<[Four]>::new_slice(comptime!(layout.shared())),
+            halves: Shared::<[Stored<E>]>::new_slice(comptime!(layout.halves())),
+        }
+    }
+}
 
 /// Where some rows of a matrix lie: `stride` apart, from `start` on. Rows and columns that
 /// are not there are read as zeros.
@@ -25,13 +49,13 @@ pub(super) struct Rows {
 
 /// Four numbers of a row.
 #[cube]
-pub(super) fn load<N: Size>(
-    matrix: &[Vector<f32, N>],
+pub(super) fn load<E: Float, N: Size>(
+    matrix: &[Vector<E, N>],
     rows: &Rows,
     row: usize,
     four: usize,
-) -> Four {
-    let mut loaded = Four::new(0.0f32);
+) -> Stored<E> {
+    let mut loaded = Stored::<E>::new(E::from_int(0));
     let column = four * 4;
     let width = N::value();
     if row < rows.count && column < rows.width {
@@ -56,8 +80,8 @@ pub(super) fn load<N: Size>(
 
 /// Writes four numbers of a row, as far as they are there.
 #[cube]
-fn store<N: Size>(
-    matrix: &mut [Vector<f32, N>],
+fn store<E: Float, N: Size>(
+    matrix: &mut [Vector<E, N>],
     rows: &Rows,
     row: usize,
     four: usize,
@@ -68,17 +92,17 @@ fn store<N: Size>(
     if row < rows.count && column < rows.width {
         let at = rows.start + row * rows.stride + column;
         if comptime!(width == 4) {
-            let mut whole = Vector::<f32, N>::new(0.0f32);
+            let mut whole = Vector::<E, N>::new(E::from_int(0));
             #[unroll]
             for i in 0..4usize {
-                whole.insert(i, numbers.extract(i));
+                whole.insert(i, E::cast_from(numbers.extract(i)));
             }
             matrix[at / 4] = whole;
         } else {
             #[unroll]
             for i in 0..4usize {
                 if column + i < rows.width {
-                    matrix[at + i] = Vector::new(numbers.extract(i));
+                    matrix[at + i] = Vector::new(E::cast_from(numbers.extract(i)));
                 }
             }
         }
@@ -88,11 +112,50 @@ fn store<N: Size>(
 /// `left · rightᵀ` for a tile: each unit's rows of `left` by its columns, which are rows of
 /// `right`. `products` has all of a row before those of the next.
 #[cube]
-pub(super) fn multiply<N: Size>(
-    left: &[Vector<f32, N>],
+pub(super) fn multiply<E: Float, N: Size>(
+    left: &[Vector<E, N>],
     left_rows: &Rows,
     first_left: usize,
-    right: &[Vector<f32, N>],
+    right: &[Vector<E, N>],
+    right_rows: &Rows,
+    first_right: usize,
+    room: &mut Room<E>,
+    products: &mut Array<f32>,
+    #[comptime] layout: Layout,
+) {
+    if comptime!(layout.by == By::Matrices) {
+        matrices::multiply::<E, N>(
+            left,
+            left_rows,
+            first_left,
+            right,
+            right_rows,
+            first_right,
+            room,
+            products,
+            layout,
+        );
+    } else {
+        multiply_by_units::<E, N>(
+            left,
+            left_rows,
+            first_left,
+            right,
+            right_rows,
+            first_right,
+            &mut room.wide,
+            products,
+            layout,
+        );
+    }
+}
+
+#[cube]
+fn multiply_by_units<E: Float, N: Size>(
+    left: &[Vector<E, N>],
+    left_rows: &Rows,
+    first_left: usize,
+    right: &[Vector<E, N>],
     right_rows: &Rows,
     first_right: usize,
     shared: &mut Shared<[Four]>,
@@ -120,8 +183,12 @@ pub(super) fn multiply<N: Size>(
             let at = unit + step * comptime!(layout.units());
             let row = at / chunk;
             let four = at % chunk;
-            shared[row * stride + four] =
-                load::<N>(left, left_rows, first_left + row, number * chunk + four);
+            shared[row * stride + four] = Four::cast_from(load::<E, N>(
+                left,
+                left_rows,
+                first_left + row,
+                number * chunk + four,
+            ));
         }
         for step in 0..comptime!(columns * chunk / side) {
             let at = unit + step * comptime!(layout.units());
@@ -131,8 +198,12 @@ pub(super) fn multiply<N: Size>(
             // other read rows next to each other, which lie in different banks.
             let j = row / side;
             let from = (j / 4) * comptime!(4 * side) + (row % side) * 4 + j % 4;
-            shared[right_at + row * stride + four] =
-                load::<N>(right, right_rows, first_right + from, number * chunk + four);
+            shared[right_at + row * stride + four] = Four::cast_from(load::<E, N>(
+                right,
+                right_rows,
+                first_right + from,
+                number * chunk + four,
+            ));
         }
         sync_cube();
         for four in 0..chunk {
@@ -167,7 +238,21 @@ pub(super) fn weights_of_row(row: usize, #[comptime] layout: Layout) -> usize {
 
 /// Puts each unit's numbers of a tile where [`add_weighted`] looks for weights.
 #[cube]
-pub(super) fn put_weights(
+pub(super) fn put_weights<E: Float>(
+    weights: &mut Array<f32>,
+    room: &mut Room<E>,
+    #[comptime] layout: Layout,
+) {
+    if comptime!(layout.by == By::Matrices) {
+        matrices::put_weights::<E>(weights, room, layout);
+    } else {
+        put_numbers(weights, &mut room.wide, layout);
+    }
+}
+
+/// Puts each unit's numbers of a tile into shared memory, in `f32`.
+#[cube]
+pub(super) fn put_numbers(
     weights: &mut Array<f32>,
     shared: &mut Shared<[Four]>,
     #[comptime] layout: Layout,
@@ -191,7 +276,7 @@ pub(super) fn put_weights(
 
 /// Takes each unit's numbers back from there.
 #[cube]
-pub(super) fn take_weights(
+pub(super) fn take_numbers(
     weights: &mut Array<f32>,
     shared: &mut Shared<[Four]>,
     #[comptime] layout: Layout,
@@ -215,8 +300,26 @@ pub(super) fn take_weights(
 /// `sums += weights · matrix` for a tile, with the weights that [`put_weights`] put there:
 /// each unit's rows of the weights by four columns of each block of the matrix.
 #[cube]
-pub(super) fn add_weighted<N: Size>(
-    matrix: &[Vector<f32, N>],
+pub(super) fn add_weighted<E: Float, N: Size>(
+    matrix: &[Vector<E, N>],
+    matrix_rows: &Rows,
+    first: usize,
+    room: &mut Room<E>,
+    sums: &mut Array<Four>,
+    #[comptime] blocks: usize,
+    #[comptime] layout: Layout,
+) {
+    if comptime!(layout.by == By::Matrices) {
+        matrices::add_weighted::<E, N>(matrix, matrix_rows, first, room, sums, blocks, layout);
+    } else {
+        let shared = &mut room.wide;
+        add_weighted_by_units::<E, N>(matrix, matrix_rows, first, shared, sums, blocks, layout);
+    }
+}
+
+#[cube]
+fn add_weighted_by_units<E: Float, N: Size>(
+    matrix: &[Vector<E, N>],
     matrix_rows: &Rows,
     first: usize,
     shared: &mut Shared<[Four]>,
@@ -239,12 +342,12 @@ pub(super) fn add_weighted<N: Size>(
             sync_cube();
             for step in 0..comptime!(layout.through() * layout.fours / layout.side) {
                 let at = unit + step * comptime!(layout.units());
-                shared[at] = load::<N>(
+                shared[at] = Four::cast_from(load::<E, N>(
                     matrix,
                     matrix_rows,
                     first + part * through + at / wide,
                     block * wide + at % wide,
-                );
+                ));
             }
             sync_cube();
             for four in 0..comptime!(layout.through() / 4) {
@@ -278,8 +381,8 @@ pub(super) fn add_weighted<N: Size>(
 /// Writes the sums of [`add_weighted`] to the rows of a result from `first` on, each
 /// divided by its row's number.
 #[cube]
-pub(super) fn store_sums<N: Size>(
-    result: &mut [Vector<f32, N>],
+pub(super) fn store_sums<E: Float, N: Size>(
+    result: &mut [Vector<E, N>],
     result_rows: &Rows,
     first: usize,
     sums: &Array<Four>,
@@ -298,7 +401,7 @@ pub(super) fn store_sums<N: Size>(
         for block in 0..blocks {
             #[unroll]
             for c in 0..fours {
-                store::<N>(
+                store::<E, N>(
                     result,
                     result_rows,
                     first + down + i * side,
