@@ -106,15 +106,16 @@ pub fn given(mechanism: &MechanismConfig, problem: &Problem, tensors: &Tensors) 
     });
     let mut given =
         given.unwrap_or_else(|| panic!("{mechanism:?} is not for the problem {}", problem.name));
-    if given.dropout.is_some() && *mechanism == Mechanism::Flash.into() && is_by_aten(tensors) {
+    // LibTorch's kernels forget other weights by a seed than we do.
+    let is_by_aten = *mechanism == Mechanism::Flash.into() && body(tensors) == Body::Aten;
+    if given.dropout.is_some() && is_by_aten {
         given.dropped = Some(dropped(tensors));
     }
     given
 }
 
-/// Whether flash attention of these tensors is computed by LibTorch's kernels, which forget
-/// other weights by a seed than we do, and multiply half-precision numbers as they are.
-fn is_by_aten(tensors: &Tensors) -> bool {
+/// What computes flash attention of these tensors.
+fn body(tensors: &Tensors) -> Body {
     let Tensors {
         query,
         key,
@@ -122,7 +123,7 @@ fn is_by_aten(tensors: &Tensors) -> bool {
         options,
         ..
     } = tensors;
-    which_body(query, key, value, options) == Body::Aten
+    which_body(query, key, value, options)
 }
 
 /// Which weights flash attention forgets, row by row, as is seen of values that each tell
@@ -199,7 +200,7 @@ pub fn judge_context(
     let problem = &given(mechanism, problem, tensors);
     let answer = solve_for(problem, &tensors.inputs(), queries);
     let tolerance = forward_tolerance(precision(tensors), problem, answer.largest_score);
-    let tolerance = looser_by_aten(tolerance, tensors);
+    let tolerance = looser_in_half(tolerance, tensors);
     let context = rows(&numbers(context), queries, problem.d_value);
     let error = tolerance.check("context", &context, &answer.context)?;
     Ok(Errors {
@@ -226,8 +227,8 @@ pub fn judge_gradients(
     let answer = solve_for(problem, &tensors.inputs(), queries);
     let precision = precision(&tensors);
     let forward = forward_tolerance(precision, problem, answer.largest_score);
-    let forward = looser_by_aten(forward, &tensors);
-    let backward = looser_by_aten(precision.backward(answer.largest_score), &tensors);
+    let forward = looser_in_half(forward, &tensors);
+    let backward = looser_in_half(precision.backward(answer.largest_score), &tensors);
     let tensors = tensors.require_grad();
     let (context, gradients) = tensors.train(mechanism);
 
@@ -301,12 +302,12 @@ fn forward_tolerance(precision: Precision, problem: &Problem, largest_score: f64
     }
 }
 
-/// LibTorch's kernels on CUDA round weights and gradients by scores to half precision before
+/// What multiplies half precision as it is rounds weights and gradients by scores to it before
 /// they are multiplied, as tensor cores want them: each is one more rounding on the way.
-fn looser_by_aten(usual: Tolerance, tensors: &Tensors) -> Tolerance {
+fn looser_in_half(usual: Tolerance, tensors: &Tensors) -> Tolerance {
     const ROUNDINGS: f64 = 4.0;
     let is_half = precision(tensors) != Precision::F32;
-    if !is_half || !is_by_aten(tensors) {
+    if !is_half || !body(tensors).keeps_half() {
         return usual;
     }
     Tolerance {

@@ -5,6 +5,7 @@
 
 mod golden;
 mod judge;
+mod share;
 mod tensors;
 
 pub use golden::{golden_data, golden_mask, golden_tensor};
@@ -12,4 +13,5 @@ pub use judge::{
     Errors, all_queries, check_forward, check_gradients, dropped, given, judge_context,
     judge_forward, judge_gradients, takes,
 };
+pub use share::share;
 pub use tensors::{Tensors, numbers};

@@ -19,9 +19,9 @@ pub fn word(outcome: &Outcome) -> &'static str {
 pub const LEGEND: &str = "\
 median, 10th, 90th: time of one pass and its percentiles; GFLOP/s: counted matmul work over the \
 median, and its share of this backend's own matmul rate
-memory: inputs, results, gradients and all in between, by resident set, memory pool or driver; of \
-least: times what inputs, results and gradients alone take, or a model's parameters and what an \
-optimizer keeps of them
+memory: inputs, results, gradients and all in between, by resident set, memory pool, \
+LibTorch's allocator or driver; of least: times what inputs, results and gradients alone take, or a \
+model's parameters and what an optimizer keeps of them
 tokens/s: of a model, those that go in, source and target, or that are generated; its GFLOP/s \
 count three forward passes for a step of training
 error: the worst, relative to the largest number of its tensor, against the oracle in f64; *: the \

@@ -1,12 +1,14 @@
 //! The module around the mechanisms.
 
+mod decoding;
+
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::nn::attention as burn_nn;
 use burn::tensor::{Device, Distribution, Gradients, Tensor};
 use libtest_mimic::{Failed, Trial};
 use zoo_attention::{
-    AttentionOptions, CannotDecode, Lsh, Mechanism, MechanismConfig, MultiHeadAttention,
-    MultiHeadAttentionConfig, MultiHeadError, Pattern, Positions, lsh, rotate,
+    AttentionOptions, Lsh, Mechanism, MechanismConfig, MultiHeadAttention,
+    MultiHeadAttentionConfig, Pattern, Positions, lsh, rotate,
 };
 use zoo_backend::Opened;
 use zoo_testkit::Precision;
@@ -23,12 +25,7 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
             })
         })
         .collect();
-    trials.extend(Mechanism::ALL.into_iter().map(|mechanism| {
-        let device = opened.device.clone();
-        Trial::test(format!("multi-head/decodes-with-{mechanism}"), move || {
-            decodes(mechanism, &device)
-        })
-    }));
+    trials.extend(decoding::trials(&opened.device));
     trials.extend(TESTS.iter().map(|(name, test)| {
         let device = opened.device.clone();
         Trial::test(format!("multi-head/{name}"), move || test(&device))
@@ -60,109 +57,6 @@ pub(crate) fn small(mechanism: Mechanism) -> MechanismConfig {
 pub(crate) fn shared(mechanism: &MechanismConfig) -> Option<usize> {
     let says = mechanism.kv_heads(4).is_some() || mechanism.mechanism() == Mechanism::Lsh;
     (!says).then_some(2)
-}
-
-/// One place after the other gives what all at once give, or says that it cannot.
-fn decodes(mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
-    let mechanism = small(mechanism);
-    let config = MultiHeadAttentionConfig::new(8, 4)
-        .with_kv_heads(shared(&mechanism))
-        .with_d_head(Some(4))
-        .with_mechanism(mechanism.clone());
-    for (positions, temperature) in [
-        (Positions::Rotary { theta: 1e4 }, 1.0),
-        (Positions::Alibi, 1.5),
-    ] {
-        let config = config
-            .clone()
-            .with_positions(positions)
-            .with_temperature(temperature);
-        match config.try_init(device) {
-            Ok(attention) => decodes_as(&attention, &mechanism, device)?,
-            // Some have no scores that could fall or be divided.
-            Err(MultiHeadError::NoScores { .. }) if temperature != 1.0 => {}
-            // And some have no places left that scores could fall between.
-            Err(MultiHeadError::Sorted { .. }) if positions == Positions::Alibi => {}
-            Err(error) => return Err(error.to_string().into()),
-        }
-    }
-    Ok(())
-}
-
-fn decodes_as(
-    attention: &MultiHeadAttention,
-    mechanism: &MechanismConfig,
-    device: &Device,
-) -> Result<(), Failed> {
-    let mut cache = match attention.decode_cache(2) {
-        Ok(cache) => cache,
-        Err(error)
-            if matches!(
-                mechanism.mechanism(),
-                Mechanism::BigBird | Mechanism::LocalP | Mechanism::Lsh
-            ) =>
-        {
-            return cannot(&error, mechanism);
-        }
-        Err(error) => return Err(error.to_string().into()),
-    };
-    let x = Tensor::<3>::random([2, 7, 8], Distribution::Normal(0.0, 1.0), device);
-    let places = (0..7).map(|at| {
-        let place = x.clone().slice_dim(1, at..at + 1);
-        attention.step(place, &mut cache)
-    });
-    let by_step = Tensor::cat(places.collect(), 1);
-    let at_once = attention.forward(x.clone(), x.clone(), x.clone(), Pattern::Causal);
-    same(by_step, at_once.clone())?;
-
-    // The first ones at once, then one by one; and once more the last.
-    let mut cache = attention
-        .decode_cache(1)
-        .map_err(|error| error.to_string())?;
-    let mut parts = vec![attention.prefill(x.clone().slice_dim(1, 0..5), &mut cache)];
-    for at in 5..7 {
-        parts.push(attention.step(x.clone().slice_dim(1, at..at + 1), &mut cache));
-    }
-    same(Tensor::cat(parts, 1), at_once.clone())?;
-    let last = at_once.slice_dim(1, 6..7);
-    match cache.rewind(6) {
-        Ok(()) => same(attention.step(x.slice_dim(1, 6..7), &mut cache), last),
-        // A window or a state has forgotten what there was.
-        Err(error) if forgets(mechanism) => {
-            let message = format!(
-                "a cache of {} cannot go back to 6 of 7 places",
-                mechanism.mechanism()
-            );
-            match error.to_string().starts_with(&message) && cache.len() == 7 {
-                true => Ok(()),
-                false => Err(error.to_string().into()),
-            }
-        }
-        Err(error) => Err(error.to_string().into()),
-    }
-}
-
-fn forgets(mechanism: &MechanismConfig) -> bool {
-    matches!(
-        mechanism.mechanism(),
-        Mechanism::SlidingWindow
-            | Mechanism::LocalM
-            | Mechanism::Linear
-            | Mechanism::Performer
-            | Mechanism::Retention
-    )
-}
-
-/// Whether an error says of a mechanism that it cannot decode.
-fn cannot(error: &CannotDecode, mechanism: &MechanismConfig) -> Result<(), Failed> {
-    let message = format!(
-        "mechanism {} cannot decode: what a place sees depends on how many there will be",
-        mechanism.mechanism()
-    );
-    match error.to_string() == message {
-        true => Ok(()),
-        false => Err(error.to_string().into()),
-    }
 }
 
 /// Two layers, each with what goes in added to what comes out.
@@ -351,107 +245,6 @@ const TESTS: &[(&str, Test)] = &[
                 attention.forward(x.clone(), x.clone(), x.clone(), Pattern::Full)
             };
             same(of(&hot), of(&cool))?;
-        }
-        Ok(())
-    }),
-    ("memory-is-projected-once", |device| {
-        let draw =
-            |seq: usize| Tensor::<3>::random([2, seq, 12], Distribution::Normal(0.0, 1.0), device);
-        let (query, memory) = (draw(5), draw(7));
-        let padded = Pattern::key_lengths(vec![7, 4]);
-        for mechanism in Mechanism::ALL {
-            // One looks back, and there is no back here; one has no keys but its queries.
-            if matches!(mechanism, Mechanism::Retention | Mechanism::Lsh) {
-                continue;
-            }
-            let attention = MultiHeadAttentionConfig::new(12, 3)
-                .with_mechanism(mechanism.into())
-                .init(device);
-            let kept = attention.remember(memory.clone(), memory.clone());
-            for pattern in [Pattern::Full, padded.clone()] {
-                let (key, value) = (memory.clone(), memory.clone());
-                let want = attention.forward(query.clone(), key, value, pattern.clone());
-                same(
-                    attention.recall(query.clone(), &kept, pattern.clone()),
-                    want,
-                )
-                .map_err(|error| format!("{mechanism}: {error:?}"))?;
-            }
-        }
-        Ok(())
-    }),
-    ("memory-is-recalled-from-any-place-on", |device| {
-        let draw =
-            |seq: usize| Tensor::<3>::random([2, seq, 12], Distribution::Normal(0.0, 1.0), device);
-        let memory = draw(5);
-        // More queries than keys: the last are beyond every window.
-        let query = draw(9);
-        let mechanisms = [
-            MechanismConfig::LocalM { window: 1 },
-            MechanismConfig::LocalM { window: 0 },
-            MechanismConfig::Flash,
-            MechanismConfig::LocalP { window: 1 },
-            Mechanism::Linear.into(),
-            Mechanism::Performer.into(),
-            Mechanism::Additive.into(),
-            Mechanism::Hard.into(),
-            Mechanism::Multiplicative.into(),
-        ];
-        for mechanism in mechanisms {
-            let attention = MultiHeadAttentionConfig::new(12, 3)
-                .with_mechanism(mechanism.clone())
-                .init(device);
-            let kept = attention.remember(memory.clone(), memory.clone());
-            for pattern in [Pattern::Full, Pattern::key_lengths(vec![5, 2])] {
-                let (key, value) = (memory.clone(), memory.clone());
-                let want = attention.forward(query.clone(), key, value, pattern.clone());
-                let mut first = 0;
-                let parts = [1, 2, 1, 1, 3, 1].map(|new| {
-                    let part = query.clone().slice_dim(1, first..first + new);
-                    let part = attention.recall_from(first, part, &kept, pattern.clone());
-                    first += new;
-                    part
-                });
-                same(Tensor::cat(parts.to_vec(), 1), want)
-                    .map_err(|error| format!("{mechanism:?}, {pattern:?}: {error:?}"))?;
-            }
-        }
-        Ok(())
-    }),
-    ("a-cache-is-filled-from-the-first-place-on", |device| {
-        let attention = MultiHeadAttentionConfig::new(8, 2).init(device);
-        let mut cache = attention.decode_cache(4).map_err(|e| e.to_string())?;
-        attention.step(Tensor::zeros([1, 1, 8], device), &mut cache);
-        crate::misuses::is_refused(
-            || {
-                attention.prefill(Tensor::zeros([1, 2, 8], device), &mut cache.clone());
-            },
-            "multi-head attention: a cache is filled from the first place on, this one has 1",
-        )
-    }),
-    ("a-cache-of-another-mechanism-is-refused", |device| {
-        let of = |mechanism: Mechanism| {
-            let config = MultiHeadAttentionConfig::new(8, 2).with_mechanism(mechanism.into());
-            config.init(device)
-        };
-        let cache = of(Mechanism::Linear).decode_cache(1);
-        let cache = cache.map_err(|error| error.to_string())?;
-        let (flash, place) = (of(Mechanism::Flash), Tensor::<3>::zeros([1, 1, 8], device));
-        crate::misuses::is_refused(
-            || {
-                flash.step(place.clone(), &mut cache.clone());
-            },
-            "multi-head attention: a cache of linear was given to flash",
-        )
-    }),
-    ("sizes-that-follow-the-length-cannot-decode", |device| {
-        for mechanism in [Mechanism::Strided, Mechanism::Fixed] {
-            let mechanism = MechanismConfig::from(mechanism);
-            let config = MultiHeadAttentionConfig::new(8, 2).with_mechanism(mechanism.clone());
-            match config.init(device).decode_cache(1) {
-                Ok(_) => return Err(format!("{mechanism:?} decodes").into()),
-                Err(error) => cannot(&error, &mechanism)?,
-            }
         }
         Ok(())
     }),

@@ -25,6 +25,7 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 use zoo_backend::{Opened, open_for_tests};
+use zoo_conformance::share;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
         Ok(opened) => opened,
         Err(failure) => return failure,
     };
-    libtest_mimic::run(&arguments, trials(&opened)).exit_code()
+    libtest_mimic::run(&arguments, share(trials(&opened))).exit_code()
 }
 
 fn trials(opened: &Opened) -> Vec<Trial> {
