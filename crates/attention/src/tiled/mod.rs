@@ -80,7 +80,8 @@ pub struct Flashed {
 /// Attends without holding the weights.
 ///
 /// Half-precision tensors are computed in `f32` and rounded once, at the end; by the bodies
-/// that [keep them](Body::keeps_half) they are multiplied as they are and added up in `f32`.
+/// that [keep them](Body::keeps_half) they are multiplied as they are and added up in `f32`, with
+/// weights and gradients by scores rounded before they are multiplied in turn.
 ///
 /// # Shapes
 ///

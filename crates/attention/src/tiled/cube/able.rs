@@ -40,7 +40,7 @@ const fn layout([side, rows, fours, chunk]: [usize; 4]) -> Layout {
     }
 }
 
-// The first that fits is taken, forward and backward. The more rows and columns a unit has, the
+// The first that fits is taken, forward and backward, unless others are tried. The more rows and columns a unit has, the
 // more often each number is used that it loads; but a GPU hides the time of loading by having
 // many units at work, each of which takes registers and shared memory: on an H200 16 by 16
 // units of 4 by 4 numbers were best, ARCHITECTURE.md has the times. A software adapter computes
@@ -52,7 +52,7 @@ const ON_A_GPU: [[Layout; 2]; 2] = [
 ];
 const IN_SOFTWARE: [[Layout; 2]; 2] = [[layout([8, 8, 2, 4]), layout([8, 4, 2, 4])]; 2];
 
-/// With matrix instructions: as many of them as there are planes to hide what each waits for.
+/// With matrix instructions. As above: many planes hide what each of them waits for.
 const BY_MATRICES: [Layout; 2] = [
     layout([16, 4, 1, 16]).by_matrices(),
     layout([8, 4, 2, 16]).by_matrices(),
@@ -213,8 +213,8 @@ fn preferred(
     }))
 }
 
-/// What a GPU may be faster with than with what is preferred: any of them, for it to try. On an
-/// H200 the second is best for the way back of 16,384 queries, and the first for that of 2,048.
+/// Layouts of which any may be the fastest on some GPU. On an H200 the second is best for the
+/// way back of 16,384 queries, and the first for that of 2,048.
 #[cfg(feature = "autotune")]
 pub(super) fn worth_trying(pass: Pass) -> Vec<Layout> {
     let units = match pass {
@@ -224,7 +224,7 @@ pub(super) fn worth_trying(pass: Pass) -> Vec<Layout> {
     units.into_iter().map(layout).chain(BY_MATRICES).collect()
 }
 
-/// What computes forward and backward instead, to try layouts on a new GPU without building
+/// What computes `f32` forward and backward instead, to try layouts on a new GPU without building
 /// anything: `ZOO_CUBE_LAYOUT=16,4,1,8,16,4,1,4` has side, rows, fours and chunk of both.
 pub(super) fn asked_for() -> Option<[Layout; 2]> {
     static ASKED: OnceLock<Option<[Layout; 2]>> = OnceLock::new();

@@ -192,8 +192,7 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
                                 d_weight *= factors[i * columns + j];
                             }
                         }
-                        let mut d_score =
-                            weights[i * columns + j] * (d_weight - mean[j]) * call.scale;
+                        let mut d_score = weights[i * columns + j] * (d_weight - mean[j]);
                         if !is_plain {
                             if call.softcap > 0.0f32 {
                                 d_score *= slopes[i * columns + j];
@@ -216,6 +215,11 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
         }
     }
 
+    // Once, and not on the way through half precision.
+    #[unroll]
+    for i in 0..key_parts {
+        key_sums[i] *= Four::new(call.scale);
+    }
     let of_head = example * kv_heads + kv_head;
     let d_keys = Rows {
         start: of_head * seq_k * call.d_head as usize,

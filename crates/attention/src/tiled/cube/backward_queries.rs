@@ -172,7 +172,7 @@ pub(super) fn backward_queries<E: Float, N: Size, M: Numeric>(
                             );
                         }
                     }
-                    let mut d_score = weights[i * columns + j] * (d_weight - mean[i]) * call.scale;
+                    let mut d_score = weights[i * columns + j] * (d_weight - mean[i]);
                     if !is_plain {
                         if call.softcap > 0.0f32 {
                             d_score *= slopes[i * columns + j];
@@ -186,6 +186,11 @@ pub(super) fn backward_queries<E: Float, N: Size, M: Numeric>(
         }
     }
 
+    // Once, and not on the way through half precision.
+    #[unroll]
+    for at in 0..comptime!(layout.rows * blocks * layout.fours) {
+        sums[at] *= Four::new(call.scale);
+    }
     let d_queries = Rows {
         start: of_head * seq_q * call.d_head as usize,
         stride: call.d_head as usize,

@@ -59,7 +59,12 @@ pub(super) struct PlanWords {
 
 #[cfg(feature = "autotune")]
 impl PlanWords {
-    /// Tiles that are computed.
+    /// Rows of tiles of all examples that differ.
+    pub(super) fn all_rows(&self) -> usize {
+        (self.runs_at as usize - 1).max(1)
+    }
+
+    /// Tiles that are computed in them.
     pub(super) fn tiles(&self) -> usize {
         let runs = &self.words[self.runs_at as usize..self.bitmaps_at as usize];
         let tiles = runs.chunks_exact(3).map(|run| run[1] - run[0]);

@@ -8,7 +8,8 @@ pub(super) const PLANE: usize = 32;
 pub(super) const MATRIX: usize = 16;
 
 /// How far apart rows of so many fours lie, so that rows next to each other are in different
-/// banks. Matrix instructions want every row to begin at a multiple of 16 bytes.
+/// banks. Matrix instructions want every row to begin at a multiple of 16 bytes: of an even
+/// number of fours, which [`Layout::is_even`] sees to.
 fn apart(by: By, fours: usize) -> usize {
     match by {
         By::Units => fours + 1,
@@ -70,7 +71,8 @@ impl Layout {
     }
 
     /// Whether the planes of a cube have as many matrices of a tile each, and each plane its
-    /// own side by side.
+    /// own side by side; and whether what lies behind others in shared memory begins where
+    /// matrices may.
     fn is_even_in_matrices(self) -> bool {
         let is_even = |number: usize, by: usize| number >= by && number.is_multiple_of(by);
         is_even(self.units(), PLANE)
@@ -79,6 +81,8 @@ impl Layout {
             && is_even(self.chunk * 4, MATRIX)
             && is_even(self.all_matrices(), self.planes())
             && is_even(self.across() / MATRIX, self.matrices())
+            && is_even(8 * self.halves(), 32)
+            && is_even(16 * self.shared(), 32)
     }
 
     fn planes(self) -> usize {
@@ -120,8 +124,7 @@ impl Layout {
         j / 4 * 4 * self.side + j % 4
     }
 
-    /// How far apart rows of a chunk lie: one more than there is, so that rows next to
-    /// each other are in different banks.
+    /// How far [apart] rows of a chunk lie.
     pub(super) fn chunk_stride(self) -> usize {
         apart(self.by, self.chunk)
     }
@@ -147,7 +150,7 @@ impl Layout {
         }
     }
 
-    /// Likewise for the weights of a tile.
+    /// How far apart rows of a tile lie in `f32`.
     pub(super) fn weight_stride(self) -> usize {
         self.side * self.fours + 1
     }

@@ -62,7 +62,7 @@ pub(super) fn multiply<E: Float, N: Size>(
             layout,
         );
     }
-    put_products::<E>(&sums, room, layout);
+    put_products(&sums, &mut room.wide, layout);
     take_numbers(products, &mut room.wide, layout);
 }
 
@@ -131,7 +131,7 @@ pub(super) fn add_weighted<E: Float, N: Size>(
             comptime!(layout.across() / MATRIX),
             layout,
         );
-        put_products::<E>(&products, room, layout);
+        put_products(&products, &mut room.wide, layout);
         #[unroll]
         for i in 0..comptime!(layout.rows) {
             let at = weights_of_row(unit / side + i * side, layout) + unit % side;
@@ -247,9 +247,9 @@ fn add_products<E: Float>(
 /// Puts a plane's matrices where units look for their numbers of a tile, and waits until all
 /// are there.
 #[cube]
-fn put_products<E: Float>(
+fn put_products(
     products: &Sequence<cmma::Matrix<f32>>,
-    room: &mut Room<E>,
+    wide: &mut Shared<[Four]>,
     #[comptime] layout: Layout,
 ) {
     let (row, column) = place(layout);
@@ -258,7 +258,7 @@ fn put_products<E: Float>(
     for i in 0..comptime!(layout.matrices()) {
         let at = weights_of_row(row * MATRIX, layout) + (column + i) * comptime!(MATRIX / 4);
         cmma::store(
-            &mut room.wide[at..end],
+            &mut wide[at..end],
             products.index(i),
             comptime!(4 * layout.weight_stride() as u32),
             MatrixLayout::RowMajor,
