@@ -215,7 +215,7 @@ fn preferred(
 
 /// Layouts of which any may be the fastest on some GPU. On an H200 the second is best for the
 /// way back of 16,384 queries, and the first for that of 2,048.
-#[cfg(feature = "autotune")]
+#[cfg(any(feature = "autotune", test))]
 pub(super) fn worth_trying(pass: Pass) -> Vec<Layout> {
     let units = match pass {
         Pass::Forward => [[16, 4, 1, 8], [8, 4, 2, 8], [16, 4, 1, 4]],
@@ -258,7 +258,6 @@ mod tests {
             assert!(layout.units() <= 256, "{layout:?}");
             assert!(layout.shared_bytes() <= 48 << 10, "{layout:?}");
         }
-        #[cfg(feature = "autotune")]
         for layout in [Pass::Forward, Pass::Backward].map(worth_trying).concat() {
             assert!(layout.is_even(), "{layout:?}");
         }

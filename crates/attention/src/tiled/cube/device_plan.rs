@@ -57,7 +57,7 @@ pub(super) struct PlanWords {
     pub(super) rows: usize,
 }
 
-#[cfg(feature = "autotune")]
+#[cfg(any(feature = "autotune", test))]
 impl PlanWords {
     /// Rows of tiles of all examples that differ.
     pub(super) fn all_rows(&self) -> usize {
@@ -320,6 +320,9 @@ mod tests {
         // Two tiles on the diagonal of each row, and one run before them.
         let bitmaps = plan.words.len() - plan.bitmaps_at as usize;
         assert_eq!(bitmaps, 2 * 2 * 32);
+        // A row of tiles is 64 queries, and has two tiles more than the one before.
+        assert_eq!(plan.all_rows(), 64);
+        assert_eq!(plan.tiles(), 64 * 65);
         assert!((plan.bitmaps_at as usize) < 10 * plan.rows);
     }
 }
