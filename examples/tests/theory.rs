@@ -70,6 +70,11 @@ fn order_is_seen_by_positions_and_masks_alone() {
         };
         assert!(is_as_said, "{line}: {said}");
     }
+    let [both] = numbers(&said, "query and key");
+    let [one] = numbers(&said, "the key alone");
+    // Products of 32 numbers, of which the largest are about 20: turned by other angles, they
+    // are rounded otherwise.
+    assert!(both < 1e-3 && one > 1.0, "{said}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use burn::tensor::{Distribution, Int, Tensor};
-use zoo_attention::{MultiHeadAttention, MultiHeadAttentionConfig, Pattern, Positions};
+use zoo_attention::{MultiHeadAttention, MultiHeadAttentionConfig, Pattern, Positions, rotate};
 use zoo_backend::Opened;
 
 const PLACES: usize = 24;
@@ -55,6 +55,20 @@ fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
     let cross = |memory: Tensor<3>| layer.forward(x.clone(), memory.clone(), memory, Pattern::Full);
     let differ = difference(cross(other.clone()), cross(shuffled(&other)));
     println!("{:34}{differ:.7}", "cross, its memory shuffled");
+
+    // Rotary scores of a query and a key that stand further on.
+    println!("\n                                  scores 10 places on differ by");
+    let scores = |query: i64, key: i64| {
+        let turned = |x: &Tensor<3>, first| rotate(x.clone().unsqueeze_dim(1), first, 10_000.0);
+        let products = turned(&x, query).matmul(turned(&other, key).swap_dims(2, 3));
+        products.squeeze_dim::<3>(1)
+    };
+    for (name, query, key) in [("query and key", 10, 10), ("the key alone", 0, 10)] {
+        println!(
+            "{name:34}{:.7}",
+            difference(scores(0, 0), scores(query, key))
+        );
+    }
     Ok(())
 }
 
