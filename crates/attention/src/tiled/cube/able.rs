@@ -40,8 +40,8 @@ const fn layout([side, rows, fours, chunk]: [usize; 4]) -> Layout {
     }
 }
 
-// The first that fits is taken, forward and backward, unless others are tried. The more rows and columns a unit has, the
-// more often each number is used that it loads; but a GPU hides the time of loading by having
+// The first that fits is taken, forward and backward, unless others are tried. The more rows
+// and columns a unit has, the more often each number is used that it loads; but a GPU hides the time of loading by having
 // many units at work, each of which takes registers and shared memory: on an H200 16 by 16
 // units of 4 by 4 numbers were best, ARCHITECTURE.md has the times. A software adapter computes
 // one cube after the other, and the larger the blocks the better. With longer chunks units wait
