@@ -184,7 +184,8 @@ fn seed(seed: u64, step: usize, device: usize) -> u64 {
 // The same device twice stands for two: what is computed where is the same code.
 #[cfg(all(test, feature = "flex"))]
 mod tests {
-    use burn::tensor::distributed::{ReduceOperation, all_reduce};
+    use burn::tensor::distributed::{DistributedConfig, ReduceOperation};
+    use burn::train::ExecutionStrategy;
     use zoo_data::LabelledIds;
     use zoo_models::{Classifier, ClassifierConfig};
 
@@ -237,14 +238,14 @@ mod tests {
     }
 
     /// Why devices that learn together gather their gradients here, and not by Burn's own
-    /// strategy, which stands on this. When it no longer panics, that strategy can take over.
+    /// strategy (docs/known-issues.md). When it no longer panics, it can take over.
     #[test]
     #[should_panic(expected = "Distributed operations are not supported")]
     fn burn_does_not_gather_gradients_on_our_backends() {
         let opened = zoo_backend::open("flex".parse().unwrap(), zoo_words::Dtype::F32).unwrap();
-        let devices = vec![opened.device.clone(), opened.device.clone()];
-        let gradient = Tensor::<1>::ones([2], &opened.device);
-        let sum = all_reduce(gradient, ReduceOperation::Sum, devices);
-        sum.resolve();
+        let config = DistributedConfig {
+            all_reduce_op: ReduceOperation::Sum,
+        };
+        let _strategy = ExecutionStrategy::ddp(vec![opened.device; 2], config);
     }
 }
