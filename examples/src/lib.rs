@@ -1,8 +1,10 @@
-//! What every example begins with: a device by its word, and errors as sentences.
+//! What examples have in common: a device by its word, errors as sentences, and how far two
+//! results are apart.
 
 use std::error::Error;
 use std::process::ExitCode;
 
+use burn::tensor::Tensor;
 use zoo_backend::{BackendWord, Dtype, Opened};
 
 /// Runs an example on the device that the first argument names (default: flex).
@@ -26,6 +28,11 @@ pub fn on_device(example: impl FnOnce(&Opened) -> Result<(), Box<dyn Error>>) ->
 
 fn open(word: &str) -> Result<Opened, Box<dyn Error>> {
     Ok(zoo_backend::open(word.parse::<BackendWord>()?, Dtype::F32)?)
+}
+
+/// The largest difference between two tensors of one shape.
+pub fn difference<const D: usize>(a: &Tensor<D>, b: &Tensor<D>) -> f32 {
+    (a.clone() - b.clone()).abs().max().into_scalar()
 }
 
 /// An argument by its number, or what is usual if there are fewer.

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use burn::tensor::{Distribution, Tensor};
 use zoo_attention::{Mechanism, MechanismConfig, MultiHeadAttentionConfig, Pattern, Positions};
 use zoo_backend::Opened;
+use zoo_examples::difference;
 
 const PLACES: usize = 20;
 const D_MODEL: usize = 16;
@@ -50,17 +51,13 @@ fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
             let place = x.clone().slice_dim(1, at..at + 1);
             layer.step(place, &mut cache) // [1, 1, d_model]
         });
-        let steps = difference(Tensor::cat(steps.collect(), 1), at_once);
+        let steps = difference(&Tensor::cat(steps.collect(), 1), &at_once);
         let [causal, full] = [Pattern::Causal, Pattern::Full].map(|pattern| {
             let [a, b] = [&x, &other].map(|x| whole(x, pattern.clone()));
             let [a, b] = [a, b].map(|result| result.slice_dim(1, 0..PLACES - 1));
-            difference(a, b)
+            difference(&a, &b)
         });
         println!("{word:<16}  {steps:<19.7}  {causal:<11.7}  {full:.7}");
     }
     Ok(())
-}
-
-fn difference(a: Tensor<3>, b: Tensor<3>) -> f32 {
-    (a - b).abs().max().into_scalar()
 }

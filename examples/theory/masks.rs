@@ -33,8 +33,10 @@ fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
     let row: Vec<f32> = row.try_into_vec_as()?;
     println!("a pattern                       {row:?}\n");
 
-    let attend = |value: &Tensor<4>| flash(query.clone(), key.clone(), value.clone(), &options);
-    let context = attend(&value);
+    let attend = |key: &Tensor<4>, value: &Tensor<4>| {
+        flash(query.clone(), key.clone(), value.clone(), &options)
+    };
+    let context = attend(&key, &value);
     let gradients = context.clone().square().sum().backward();
     println!("largest of                 of one that sees three keys   of one that sees none");
     print_line("context", context.clone().inner());
@@ -42,13 +44,17 @@ fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
         let gradient = tensor.grad(&gradients).ok_or("it has a gradient")?;
         print_line(&format!("gradient by {name}"), gradient);
     }
-    // What is hidden can be anything: here the fourth value, a thousand times as large.
-    let fourth = value.clone().slice_dim(2, 3..4).mul_scalar(1e3);
-    let loud = Tensor::cat(vec![value.clone().slice_dim(2, 0..3), fourth], 2);
-    print_line(
-        "change by a hidden value",
-        (attend(&loud) - context).inner(),
-    );
+    // What is hidden can be anything: here the fourth, a thousand times as large.
+    let loud = |rows: &Tensor<4>| {
+        let fourth = rows.clone().slice_dim(2, 3..4).mul_scalar(1e3);
+        Tensor::cat(vec![rows.clone().slice_dim(2, 0..3), fourth], 2)
+    };
+    for (name, changed) in [
+        ("change by a hidden key", attend(&loud(&key), &value)),
+        ("change by a hidden value", attend(&key, &loud(&value))),
+    ] {
+        print_line(name, (changed - context.clone()).inner());
+    }
     Ok(())
 }
 

@@ -8,8 +8,9 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use burn::tensor::{Distribution, Tensor};
-use zoo_attention::{AttentionOptions, Flashed, flash_with_log_sum_exp, merge};
+use zoo_attention::{AttentionOptions, Flashed, Pattern, flash_with_log_sum_exp, merge};
 use zoo_backend::Opened;
+use zoo_examples::difference;
 
 const KEYS: usize = 240;
 
@@ -49,9 +50,44 @@ fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
             difference(&mean, &whole.context),
         );
     }
-    Ok(())
+    conditions(opened)
 }
 
-fn difference(a: &Tensor<4>, b: &Tensor<4>) -> f32 {
-    (a.clone() - b.clone()).abs().max().into_scalar()
+/// What merging asks for, and what it does not mind.
+fn conditions(opened: &Opened) -> Result<(), Box<dyn Error>> {
+    let device = &opened.device.clone().autodiff();
+    let [query, key, value] = [(); 3].map(|()| {
+        let normal = Distribution::Normal(0.0, 1.0);
+        Tensor::<4>::random([1, 1, 8, 16], normal, device).require_grad()
+    });
+    let part = |keys: std::ops::Range<usize>, options: &AttentionOptions| {
+        let [key, value] = [&key, &value].map(|rows| rows.clone().slice_dim(2, keys.clone()));
+        flash_with_log_sum_exp(query.clone(), key, value, options)
+    };
+    let all = AttentionOptions::new();
+    let none = AttentionOptions::new().with_pattern(Pattern::key_lengths([0]));
+    let whole = part(0..8, &all);
+    let blind = part(0..8, &none);
+    let largest: f32 = blind.log_sum_exp.clone().max().into_scalar();
+
+    println!("\n                              differs from all keys at once by");
+    for (name, parts) in [
+        ("two parts", [part(0..5, &all), part(5..8, &all)]),
+        ("a key in both", [part(0..5, &all), part(4..8, &all)]),
+        ("a part that sees nothing", [part(0..8, &all), blind]),
+    ] {
+        let differs = difference(&merge(&parts).context, &whole.context);
+        println!("{name:30}{differs:.7}");
+    }
+    let gradient = |context: Tensor<4>| key.grad(&context.square().sum().backward());
+    let merged = merge(&[part(0..5, &all), part(5..8, &all)]).context;
+    let by = [gradient(merged), gradient(whole.context)].map(|it| it.ok_or("keys have one"));
+    let [merged, whole] = by;
+    println!(
+        "{:30}{:.7}",
+        "gradient by keys, two parts",
+        difference(&merged?, &whole?)
+    );
+    println!("log-sum-exp of a part that sees nothing: {largest:e}");
+    Ok(())
 }

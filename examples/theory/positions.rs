@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use burn::tensor::{Distribution, Int, Tensor};
 use zoo_attention::{MultiHeadAttention, MultiHeadAttentionConfig, Pattern, Positions, rotate};
 use zoo_backend::Opened;
+use zoo_examples::difference;
 
 const PLACES: usize = 24;
 const D_MODEL: usize = 32;
@@ -35,25 +36,24 @@ fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
 
     println!("                                  shuffled before and after differ by");
     let rotary = Positions::Rotary { theta: 10_000.0 };
+    let window = Pattern::Window { left: 3, right: 3 };
     for (name, positions, pattern) in [
         ("self, no positions", Positions::None, Pattern::Full),
         ("self, rotary positions", rotary, Pattern::Full),
         ("self, ALiBi", Positions::Alibi, Pattern::Full),
-        (
-            "self, no positions, causal",
-            Positions::None,
-            Pattern::Causal,
-        ),
+        ("self, causal", Positions::None, Pattern::Causal),
+        ("self, a window", Positions::None, window),
+        ("self, blocks", Positions::None, Pattern::Block { size: 6 }),
     ] {
         let layer = layer(positions);
         let before = myself(&layer, shuffled(&x), &pattern);
         let after = shuffled(&myself(&layer, x.clone(), &pattern));
-        println!("{name:34}{:.7}", difference(before, after));
+        println!("{name:34}{:.7}", difference(&before, &after));
     }
     // Of what is attended to elsewhere, the order is not even seen in the result.
     let layer = layer(Positions::None);
     let cross = |memory: Tensor<3>| layer.forward(x.clone(), memory.clone(), memory, Pattern::Full);
-    let differ = difference(cross(other.clone()), cross(shuffled(&other)));
+    let differ = difference(&cross(other.clone()), &cross(shuffled(&other)));
     println!("{:34}{differ:.7}", "cross, its memory shuffled");
 
     // Rotary scores of a query and a key that stand further on.
@@ -66,7 +66,7 @@ fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
     for (name, query, key) in [("query and key", 10, 10), ("the key alone", 0, 10)] {
         println!(
             "{name:34}{:.7}",
-            difference(scores(0, 0), scores(query, key))
+            difference(&scores(0, 0), &scores(query, key))
         );
     }
     Ok(())
@@ -74,8 +74,4 @@ fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
 
 fn myself(layer: &MultiHeadAttention, x: Tensor<3>, pattern: &Pattern) -> Tensor<3> {
     layer.forward(x.clone(), x.clone(), x, pattern.clone())
-}
-
-fn difference(a: Tensor<3>, b: Tensor<3>) -> f32 {
-    (a - b).abs().max().into_scalar()
 }

@@ -25,9 +25,15 @@ fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
             let normal = Distribution::Normal(0.0, 1.0);
             Tensor::<4>::random([1, 1, PLACES, d_head], normal, &opened.device)
         });
-        let products = query.clone().matmul(key.clone().swap_dims(2, 3));
         // Their mean is zero: the variance is the mean of the squares.
-        let variance = products.square().mean().into_scalar::<f32>();
+        let variance = |query: Tensor<4>| {
+            let products = query.matmul(key.clone().swap_dims(2, 3));
+            products.square().mean().into_scalar::<f32>()
+        };
+        let variances = [
+            variance(query.clone()),
+            variance(query.clone().div_scalar((d_head as f32).sqrt())),
+        ];
         let largest = |options: &AttentionOptions| {
             let attended = standard(query.clone(), key.clone(), key.clone(), options);
             attended.weights.max_dim(3).mean().into_scalar::<f32>()
@@ -35,8 +41,8 @@ fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
         let plain = largest(&AttentionOptions::new().with_scale(1.0));
         let scaled = largest(&AttentionOptions::new());
         println!(
-            "{d_head:6}   {variance:10.2}     {:10.2}   {plain:10.3}     {scaled:10.3}",
-            variance / d_head as f32,
+            "{d_head:6}   {:10.2}     {:10.2}   {plain:10.3}     {scaled:10.3}",
+            variances[0], variances[1],
         );
     }
     Ok(())

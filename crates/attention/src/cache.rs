@@ -60,6 +60,21 @@ impl KvCache {
         self.length == 0
     }
 
+    /// Numbers that are kept, of keys and values, without the room for more.
+    pub fn numbers(&self) -> usize {
+        let filled = match self.kept {
+            Kept::All(_) => self.length,
+            Kept::Last(size) => size.min(self.length),
+        };
+        let of = |rows: &Tensor<4>| {
+            let [batch, kv_heads, _, width] = rows.dims();
+            batch * kv_heads * filled * width
+        };
+        self.rows
+            .as_ref()
+            .map_or(0, |rows| rows.iter().map(of).sum())
+    }
+
     /// Puts the keys and values of new places in; returns all that are kept.
     ///
     /// # Shapes

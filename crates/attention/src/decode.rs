@@ -113,6 +113,15 @@ impl DecodeCache {
         self.len() == 0
     }
 
+    /// Numbers that are kept of them, of all examples and heads.
+    pub fn numbers(&self) -> usize {
+        match &self.inside {
+            None => 0,
+            Some(Inside::Places(cache) | Inside::Window(cache)) => cache.numbers(),
+            Some(Inside::State { state, .. }) => state.numbers(),
+        }
+    }
+
     /// Takes keys and values in, for steps to come. The options are those of the steps.
     ///
     /// # Shapes

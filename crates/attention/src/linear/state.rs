@@ -75,6 +75,13 @@ impl LinearState {
         }
     }
 
+    /// Numbers that are kept, however many keys there were.
+    pub fn numbers(&self) -> usize {
+        let of =
+            |tensor: &Option<Tensor<4>>| tensor.as_ref().map_or(0, |it| it.shape().num_elements());
+        of(&self.sums) + of(&self.shift)
+    }
+
     /// Takes one key and value in, and attends to all there were.
     ///
     /// # Shapes

@@ -1,0 +1,56 @@
+//! Attention from one sequence to another: as many results as queries, and a memory that is
+//! read once.
+//!
+//! ```sh
+//! cargo run --release -p zoo-examples --features flex --bin theory_crossing
+//! ```
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use burn::tensor::{Distribution, Tensor};
+use zoo_attention::{Mechanism, MultiHeadAttentionConfig, Pattern};
+use zoo_backend::Opened;
+use zoo_examples::difference;
+use zoo_models::{ModelError, TransformerConfig};
+
+const D_MODEL: usize = 32;
+
+fn main() -> ExitCode {
+    zoo_examples::on_device(run)
+}
+
+fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
+    let device = &opened.device;
+    let draw = |places: usize| {
+        Tensor::<3>::random([1, places, D_MODEL], Distribution::Normal(0.0, 1.0), device)
+    };
+    let layer = MultiHeadAttentionConfig::new(D_MODEL, 4).init(device);
+    let x = draw(24);
+    println!("memory of    results        one by one, remembered once, differ by");
+    for places in [7, 31] {
+        let y = draw(places);
+        let results = layer.forward(x.clone(), y.clone(), y.clone(), Pattern::Full);
+        let memory = layer.remember(y.clone(), y);
+        let steps = (0..24).map(|at| {
+            let place = x.clone().slice_dim(1, at..at + 1);
+            layer.recall(place, &memory, Pattern::Full)
+        });
+        let steps = Tensor::cat(steps.collect(), 1);
+        let shape = format!("{:?}", results.dims());
+        println!("{places:<13}{shape:<15}{:.7}", difference(&steps, &results));
+    }
+
+    println!("\nbetween an encoder and a decoder");
+    for mechanism in Mechanism::ALL {
+        let config = TransformerConfig::new(100, 100);
+        let config = config.with_cross_mechanism(mechanism.into());
+        let answer = match config.check() {
+            Ok(()) => "can".to_owned(),
+            Err(ModelError::Mechanism { why, .. }) => format!("cannot: {why}"),
+            Err(other) => return Err(other.into()),
+        };
+        println!("{:18}{answer}", mechanism.word());
+    }
+    Ok(())
+}
