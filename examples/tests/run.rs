@@ -80,8 +80,14 @@ fn a_swapped_mechanism_has_the_same_weights() {
 fn a_long_sequence_takes_little_memory() {
     // A software adapter is slow, and what it compiles takes more memory than a short sequence:
     // there it is only seen to learn.
-    let is_software = std::env::var("ZOO_BACKEND").is_ok_and(|word| word.starts_with("wgpu"));
-    let length = if is_software { "1024" } else { "4096" };
+    let word = std::env::var("ZOO_BACKEND").unwrap_or_else(|_| "flex".to_owned());
+    let is_software = word.starts_with("wgpu");
+    // All of it once, where it is quickest.
+    let length = match word.as_str() {
+        "flex" => "16384",
+        _ if is_software => "1024",
+        _ => "4096",
+    };
     let said = run(env!("CARGO_BIN_EXE_long_context"), &[length]);
     let losses: Vec<f64> = said
         .lines()
@@ -99,6 +105,7 @@ fn a_long_sequence_takes_little_memory() {
         let held = gigabytes("with its weights held: ");
         let taken = gigabytes("taken here: ");
         assert!(held > 1.0 && taken < held / 3.0, "{said}");
+        assert!(length != "16384" || held > 17.0 && taken < 1.0, "{said}");
     }
 }
 
@@ -162,11 +169,15 @@ fn a_document_is_shaded_by_what_tells_its_class() {
     let said = run(env!("CARGO_BIN_EXE_classify_document"), &[]);
     let verdict = said
         .lines()
-        .find_map(|line| line.strip_prefix("it is about "));
+        .find_map(|line| line.strip_prefix("one is about "));
     let verdict = verdict.and_then(|line| line.strip_suffix(':')?.split_once(", and it says "));
     let (is, says) = verdict.expect(&said);
     assert_eq!(is, says, "{said}");
     assert!(said.contains("\x1b[38;2;0;0;0;48;2;255;"), "{said}");
+    // By chance it would be about 14. What is learned differs with what a backend draws.
+    let looks = said.split("tells the class in ").nth(1);
+    let looks = looks.and_then(|it| it.split(" of 50").next()?.parse::<usize>().ok());
+    assert!(looks.expect(&said) >= 30, "{said}");
 }
 
 #[test]

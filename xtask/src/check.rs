@@ -27,6 +27,8 @@ enum Step {
     Fmt,
     Dependencies,
     Package,
+    /// The libraries with no backend at all, as somebody gets them who picks one of his own
+    Bare,
     Clippy,
     Doc,
     Test,
@@ -70,6 +72,12 @@ impl Check {
             Step::Package => {
                 println!("package");
                 packaging::check(&Metadata::read()?)
+            }
+            Step::Bare => {
+                println!("bare");
+                let bare = ["clippy", "--release", "--package", "zoo-attention"];
+                let denied = ["--package", "zoo-models", "--", "--deny", "warnings"];
+                cargo_run(&[&bare[..], &denied].concat(), environment)
             }
             Step::Clippy => {
                 println!("clippy");

@@ -32,6 +32,7 @@ pub(crate) struct Package {
     #[serde(default)]
     pub(crate) categories: Vec<String>,
     pub(crate) readme: Option<PathBuf>,
+    pub(crate) documentation: Option<String>,
     #[serde(default)]
     pub(crate) features: BTreeMap<String, Vec<String>>,
     /// What is there for other programs.

@@ -57,6 +57,7 @@ fn said(metadata: &Metadata) -> Vec<String> {
             ("description", package.description.is_some()),
             ("license", package.license.is_some()),
             ("readme", package.readme.is_some()),
+            ("documentation", package.documentation.is_some()),
             ("keywords", !package.keywords.is_empty()),
             ("categories", !package.categories.is_empty()),
         ] {
@@ -192,6 +193,7 @@ mod tests {
             "name": name, "version": "0.1.0", "source": null, "license": "MIT OR Apache-2.0",
             "manifest_path": "Cargo.toml", "dependencies": [], "publish": null,
             "description": "Numbers", "readme": "README.md",
+            "documentation": "https://docs.rs/numbers",
             "keywords": ["numbers"], "categories": ["science"],
             "features": { "flex": [], "tch": [] },
             "metadata": { "docs": { "rs": { "features": ["flex"] } } },
@@ -233,7 +235,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_or_wrong_is_told() {
-        for key in ["description", "license", "readme"] {
+        for key in ["description", "license", "readme", "documentation"] {
             let said = format!("zoo is published and has no {key}");
             changed(key, Value::Null, &said);
         }

@@ -11,6 +11,7 @@
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_scaled_dot_product_cudnn_attention.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/native_layer_norm_backward.h>
 #include <c10/core/CachingDeviceAllocator.h>
 
@@ -158,6 +159,17 @@ char *zoo_aten_layer_norm_backward(at::Tensor **out, const at::Tensor *arrived,
     out[0] = new at::Tensor(std::move(std::get<0>(result)));
     out[1] = new at::Tensor(std::move(std::get<1>(result)));
     out[2] = new at::Tensor(std::move(std::get<2>(result)));
+  });
+}
+
+// A tensor of numbers that somebody else has; `done` is told when the last tensor over them is gone.
+char *zoo_aten_of_numbers(at::Tensor **out, float *numbers, const int64_t *dims, size_t rank,
+                          void *owner, void (*done)(void *)) {
+  return guarded([&] {
+    auto deleter = [owner, done](void *) { done(owner); };
+    auto tensor = at::from_blob(numbers, at::IntArrayRef(dims, rank), deleter,
+                                at::TensorOptions().dtype(at::kFloat));
+    out[0] = new at::Tensor(std::move(tensor));
   });
 }
 

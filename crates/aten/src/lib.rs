@@ -4,9 +4,10 @@
 //! lists of them. What the zoo needs of that is bound here, by a few lines of C++ that are
 //! compiled against the same LibTorch: [flash attention](flash_attention) in half precision
 //! and the [memory-efficient one](efficient_attention) with all it can be told on CUDA, the [way
-//! back](layer_norm_backward) from its layer norm, and a [step of Adam](adam_step) in one kernel.
+//! back](layer_norm_backward) from its layer norm, a [step of Adam](adam_step) in one kernel, and
+//! tensors of [numbers that are there already](of_numbers).
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_void};
 use std::{fmt, ptr};
 
 use tch::{Device, Kind, Tensor};
@@ -52,6 +53,14 @@ unsafe extern "C" {
         mean: *const C_tensor,
         factor: *const C_tensor,
     ) -> *mut c_char;
+    fn zoo_aten_of_numbers(
+        out: *mut *mut C_tensor,
+        numbers: *mut f32,
+        dims: *const i64,
+        rank: usize,
+        owner: *mut c_void,
+        done: extern "C" fn(*mut c_void),
+    ) -> *mut c_char;
     fn zoo_aten_adam(
         parameter: *const C_tensor,
         gradient: *const C_tensor,
@@ -66,6 +75,11 @@ unsafe extern "C" {
         epsilon: f64,
     ) -> *mut c_char;
 }
+
+/// The README, whose example is compiled with the tests of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 /// What LibTorch said when it could not compute something.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -276,6 +290,45 @@ pub fn layer_norm_backward(
     Ok(taken(out))
 }
 
+/// A tensor on the CPU of these numbers, which it takes over: nothing is copied, as
+/// [`Tensor::from_slice`] would, or filled with zeros before.
+///
+/// # Errors
+///
+/// What LibTorch says, if it cannot make it.
+///
+/// # Panics
+///
+/// If there are not as many numbers as the dimensions say.
+pub fn of_numbers(numbers: Vec<f32>, dims: &[usize]) -> Result<Tensor, Error> {
+    assert!(
+        dims.iter().product::<usize>() == numbers.len(),
+        "a tensor of {dims:?} cannot have {} numbers",
+        numbers.len()
+    );
+    extern "C" fn done(owner: *mut c_void) {
+        // SAFETY: made below, and LibTorch calls this once.
+        drop(unsafe { Box::from_raw(owner.cast::<Vec<f32>>()) });
+    }
+    let dims: Vec<i64> = dims.iter().map(|dim| *dim as i64).collect();
+    let owner = Box::into_raw(Box::new(numbers));
+    let mut out = [ptr::null_mut()];
+    // SAFETY: the numbers stay where they are until `done`, and nobody else has them.
+    let message = unsafe {
+        zoo_aten_of_numbers(
+            out.as_mut_ptr(),
+            (*owner).as_mut_ptr(),
+            dims.as_ptr(),
+            dims.len(),
+            owner.cast(),
+            done,
+        )
+    };
+    check("tensor of numbers", message)?;
+    let [tensor] = taken(out);
+    Ok(tensor)
+}
+
 /// What Adam is told.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Adam {
@@ -362,6 +415,27 @@ pub fn time_on(device: Device, time: usize) -> Tensor {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_taken_over_and_kept_for_as_long_as_anybody_looks() {
+        let numbers: Vec<f32> = (0..24).map(|at| at as f32).collect();
+        let place = numbers.as_ptr();
+        let tensor = of_numbers(numbers, &[2, 3, 4]).expect("a tensor");
+        assert!(tensor.data_ptr().cast_const().cast() == place);
+        assert_eq!(tensor.size(), [2, 3, 4]);
+        // A part of it, which outlives it.
+        let part = tensor.select(0, 1).select(0, 2);
+        drop(tensor);
+        assert_eq!(part, Tensor::from_slice(&[20.0f32, 21.0, 22.0, 23.0]));
+        let nothing = of_numbers(vec![], &[0, 4]).expect("a tensor without numbers");
+        assert_eq!(nothing.size(), [0, 4]);
+    }
+
+    #[test]
+    #[should_panic(expected = "a tensor of [2, 3] cannot have 5 numbers")]
+    fn dimensions_and_numbers_must_agree() {
+        let _ = of_numbers(vec![0.0; 5], &[2, 3]);
+    }
 
     /// The step is LibTorch's on any device: here it is shown against the formula.
     #[test]

@@ -22,7 +22,7 @@
 //! - a query that sees nothing gets zeros and passes back zero gradients;
 //! - causal aligns the last query with the last key;
 //! - the default scale is `1/sqrt(d_head)`;
-//! - fewer key and value heads than query heads are shared, never copied.
+//! - fewer key and value heads than query heads are shared.
 //!
 //! No backend is named here: tensors bring their device with them.
 

@@ -12,7 +12,7 @@
 //! Predictive: where a small network says, the nearer a key the more of it.
 //!
 //! ```text
-//! p_t     = S · sigmoid(v_p · tanh(W_p q_t))    S the number of keys
+//! p_t     = S · sigmoid(v_p · tanh(q_t W_p))    S the number of keys
 //! weight  = softmax(score) · exp(-(j - p_t)² / 2σ²)
 //! context = weight · value                      over the same keys; σ = window / 2
 //! ```

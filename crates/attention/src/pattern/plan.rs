@@ -241,6 +241,16 @@ impl Rows {
 /// Whether examples are looked at one by one or together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Examples {
+    /// Bodies of a backend's own ask so.
+    #[cfg_attr(
+        not(any(
+            feature = "flex",
+            feature = "ndarray",
+            feature = "tch",
+            feature = "cube"
+        )),
+        expect(dead_code)
+    )]
     Each,
     Together,
 }

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use burn::backend::libtorch::TchTensor;
 use burn::backend::tensor::FloatTensor;
-use burn::backend::{LibTorch, TensorData, TensorMetadata};
+use burn::backend::{LibTorch, TensorMetadata};
 use burn::tensor::DType;
 
 use super::cpu::Kind;
@@ -201,6 +201,9 @@ impl Host for LibTorch {
     }
 
     fn tensor(numbers: Vec<f32>, dims: [usize; 4]) -> TchTensor {
-        TchTensor::from_data::<f32>(TensorData::new(numbers, dims), tch::Device::Cpu)
+        // burn-tch's own way would fill the tensor with zeros first, on LibTorch's threads,
+        // which then wait for more by spinning where ours have work; and copy.
+        let tensor = zoo_aten::of_numbers(numbers, &dims);
+        TchTensor::new(tensor.unwrap_or_else(|error| panic!("flash attention: {error}")))
     }
 }

@@ -78,6 +78,11 @@ pub(crate) enum Kept<B: Backend> {
 pub(crate) struct Saved<B: Backend> {
     pub(crate) recurrent: FloatTensor<B>,
     pub(crate) initial: FloatTensor<B>,
+    /// Read by the CPU's body alone.
+    #[cfg_attr(
+        not(any(feature = "flex", feature = "ndarray", feature = "tch")),
+        expect(dead_code)
+    )]
     pub(crate) outputs: FloatTensor<B>,
     pub(crate) kept: Kept<B>,
 }

@@ -170,7 +170,7 @@ impl Mechanism {
                 paper: ("Shazeer 2019", "https://arxiv.org/abs/1911.02150"),
             },
             Self::GroupedQuery => About {
-                computes: "the same with a few heads of keys and values, never copied",
+                computes: "the same with a few heads of keys and values",
                 time: "n²",
                 memory: "n",
                 exactness: EXACT,

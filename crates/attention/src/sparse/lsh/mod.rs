@@ -32,7 +32,7 @@ use crate::{AttentionOptions, AttentionShape, Pattern};
 /// Attends to the keys that hash as the query does, of those that the options' pattern
 /// shows.
 ///
-/// Up to `2 · bucket` places, all of them are seen.
+/// Up to `2 · bucket` places, all others are seen.
 ///
 /// # Shapes
 ///

@@ -27,6 +27,7 @@ pub(in crate::recurrence) fn backward<B: Backend>(
     } = settings;
     let passes = direction.passes();
     let gates = cell.gates() * d_hidden;
+    #[allow(clippy::infallible_destructuring_match)] // with no CPU body compiled in
     let kept = match saved.kept {
         Kept::Tensor(kept) => kept, // [seq, passes, batch, ..]
         #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
