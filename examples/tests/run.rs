@@ -110,6 +110,28 @@ fn a_long_sequence_takes_little_memory() {
 }
 
 #[test]
+fn burns_own_layer_has_the_same_loss_and_holds_more() {
+    let is_software = std::env::var("ZOO_BACKEND").is_ok_and(|word| word.starts_with("wgpu"));
+    let longest = if is_software { "128" } else { "1024" };
+    let said = run(env!("CARGO_BIN_EXE_against_burn"), &[longest]);
+    let rows: Vec<Vec<f64>> = said
+        .lines()
+        .filter_map(|line| {
+            let words = line.split_whitespace();
+            words.map(|word| word.parse().ok()).collect()
+        })
+        .filter(|row: &Vec<f64>| row.len() == 6)
+        .collect();
+    assert_eq!(rows.len(), 3, "{said}");
+    assert!(rows.iter().all(|row| row[5] < 1e-5), "{said}");
+    // Of a software adapter's memory, only what is new shows.
+    if !is_software {
+        let [burn, here] = [rows[2][2], rows[2][4]];
+        assert!(here < burn / 2.0, "{said}");
+    }
+}
+
+#[test]
 fn an_own_pattern_is_as_exact_as_any() {
     let said = run(env!("CARGO_BIN_EXE_custom_pattern"), &[]);
     assert!(said.contains("log-sparse: 9.4% of"), "{said}");
