@@ -22,7 +22,15 @@ use crate::{AVERAGE, RunFolder, TrainError};
 pub fn average(folder: &RunFolder, steps: &[usize]) -> Result<Weights, TrainError> {
     let checkpoints = folder.checkpoints();
     let mut read = steps.iter().map(|step| {
-        let weights = checkpoints.read(*step)?.weights;
+        let others = || {
+            let whole = steps.iter().filter(|it| checkpoints.is_whole(**it));
+            whole.map(ToString::to_string).collect::<Vec<_>>().join(",")
+        };
+        let instead = |nearest: usize| match others() {
+            none if none.is_empty() => format!("--steps {nearest} takes it"),
+            whole => format!("--steps {whole} leaves the damaged out"),
+        };
+        let weights = checkpoints.read_or(*step, instead)?.weights;
         Ok::<_, TrainError>((*step, weights))
     });
     let Some(first) = read.next() else {

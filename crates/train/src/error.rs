@@ -123,14 +123,14 @@ pub enum TrainError {
         there: String,
     },
     /// A checkpoint is not as it was written.
-    #[error("the checkpoint {} is damaged: {why}.{}", folder.display(), older(.whole))]
+    #[error("the checkpoint {} is damaged: {why}.{}", folder.display(), advice(.instead))]
     Damaged {
         /// The checkpoint's folder.
         folder: PathBuf,
         /// What is wrong with it.
         why: String,
-        /// The step of the newest older one that is whole.
-        whole: Option<usize>,
+        /// What can be taken in its place.
+        instead: Option<Instead>,
     },
     /// A checkpoint could not be written.
     #[error(
@@ -245,10 +245,19 @@ impl TrainError {
     }
 }
 
-fn older(whole: &Option<usize>) -> String {
-    match whole {
-        Some(step) => format!(" That of step {step} is whole: --step {step} takes it"),
-        None => " There is no other that is whole".to_owned(),
+/// What is there in the place of a checkpoint that is damaged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instead {
+    /// The nearest step whose checkpoint is whole.
+    pub whole: usize,
+    /// How the command that failed takes it: each has a flag of its own.
+    pub takes: String,
+}
+
+fn advice(instead: &Option<Instead>) -> String {
+    match instead {
+        Some(Instead { whole, takes }) => format!("\n  do: that of step {whole} is whole: {takes}"),
+        None => "\n  do: there is no other that is whole: train anew with --overwrite".to_owned(),
     }
 }
 

@@ -35,7 +35,7 @@ mod write;
 pub use self::attend::{Attention, Side};
 pub use self::average::average;
 pub use self::classify::Classified;
-pub use self::error::TrainError;
+pub use self::error::{Instead, TrainError};
 pub use self::evaluate::DataPart;
 pub use self::judge::{Exam, Judge, Judged, Judgement, Outcome, Sample, Speech, bleu_of};
 pub use self::learn::{Ending, Example, Finished, Learns, TextWindow, TrainOptions, train};

@@ -89,7 +89,8 @@ impl<'a, M: Judged> Course<'a, M> {
                 folder: started.folder.path().into(),
             })?;
             let step = started.options.step.unwrap_or(newest);
-            let checkpoint = checkpoints.read(step)?;
+            let checkpoint =
+                checkpoints.read_or(step, |whole| format!("--step {whole} goes on from it"))?;
             model = checkpoint.weights.apply(model)?;
             let memory = Bytes::from_bytes_vec(checkpoint.optimizer);
             optimizer = optimizer
@@ -97,7 +98,7 @@ impl<'a, M: Judged> Course<'a, M> {
                 .map_err(|error| TrainError::Damaged {
                     folder: checkpoints.folder_of(step),
                     why: error.to_string(),
-                    whole: None,
+                    instead: None,
                 })?;
             progress = checkpoint.progress;
             lesson.batches.go_to(progress.position);
@@ -404,8 +405,20 @@ impl<'a, M: Judged> Course<'a, M> {
             let Some(model) = &self.model else {
                 unreachable!("a model is there between steps");
             };
-            let (weights, step) = weights_of(&folder, Which::Best)?;
-            let model = weights.apply(model.valid())?;
+            let mut model = model.valid();
+            let mut step = Some(self.progress.step);
+            match weights_of(&folder, Which::Best) {
+                Ok((best, of)) => {
+                    model = best.apply(model)?;
+                    step = of;
+                }
+                // All steps were made: that is not to be lost with one of its files.
+                Err(error @ TrainError::Damaged { .. }) => {
+                    let note = format!("{error}\nthe test is of the last weights instead");
+                    self.started.show.note(&note);
+                }
+                Err(error) => return Err(error),
+            }
             let judgement = self.asked(&model, &self.lesson.test, self.judge(0))?;
             self.note("test", &judgement)?;
             self.write_result(&judgement, step)?;

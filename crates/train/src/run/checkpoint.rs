@@ -9,6 +9,7 @@ use zoo_models::weights::{Weights, WeightsError};
 
 use super::{sync_folder, write_atomic};
 use crate::TrainError;
+use crate::error::Instead;
 use crate::learn::Falls;
 
 const FOLDER: &str = "checkpoints";
@@ -167,9 +168,18 @@ impl Checkpoints {
     ///
     /// # Errors
     ///
-    /// [`TrainError::NoSuchCheckpoint`], or [`TrainError::Damaged`] with the step of an older
-    /// one that is whole.
+    /// [`TrainError::NoSuchCheckpoint`], or [`TrainError::Damaged`] with the nearest one that is
+    /// whole, and the flag that takes it where a run is used.
     pub fn read(&self, step: usize) -> Result<Checkpoint, TrainError> {
+        self.read_or(step, |whole| format!("--checkpoint {whole} takes it"))
+    }
+
+    /// The same, where another command says how the nearest whole one is taken.
+    pub(crate) fn read_or(
+        &self,
+        step: usize,
+        takes: impl Fn(usize) -> String,
+    ) -> Result<Checkpoint, TrainError> {
         let steps = self.steps();
         if !steps.contains(&step) {
             let there: Vec<String> = steps.iter().map(ToString::to_string).collect();
@@ -183,13 +193,29 @@ impl Checkpoints {
             });
         }
         self.read_from(step).map_err(|why| {
-            let older = steps.iter().rev().filter(|other| **other < step);
+            let whole = self.nearest_whole(step);
             TrainError::Damaged {
                 folder: self.folder_of(step),
                 why,
-                whole: older.copied().find(|older| self.read_from(*older).is_ok()),
+                instead: whole.map(|whole| Instead {
+                    whole,
+                    takes: takes(whole),
+                }),
             }
         })
+    }
+
+    /// The step nearest to this one whose checkpoint is whole; the later of two.
+    fn nearest_whole(&self, step: usize) -> Option<usize> {
+        let mut others = self.steps();
+        others.retain(|other| *other != step);
+        others.sort_by_key(|other| (other.abs_diff(step), std::cmp::Reverse(*other)));
+        others.into_iter().find(|other| self.is_whole(*other))
+    }
+
+    /// Whether a checkpoint is as it was written.
+    pub(crate) fn is_whole(&self, step: usize) -> bool {
+        self.read_from(step).is_ok()
     }
 
     /// A checkpoint, or what is wrong with it.

@@ -2,13 +2,28 @@
 
 use libtest_mimic::Trial;
 use zoo_backend::Opened;
-use zoo_train::{RunFolder, TrainOptions, train};
+use zoo_train::{RunFolder, TrainOptions, Trained, Which, average, train};
 
 use crate::support::{Folder, config, config_text, said, zoo};
 
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
     let [damaged, kept, full] = [opened.clone(), opened.clone(), opened.clone()];
+    let [flags, best] = [opened.clone(), opened.clone()];
     let mut trials = vec![
+        Trial::test(
+            "checkpoints::each_command_names_its_own_flag_for_a_whole_one",
+            move || {
+                flags_of_commands(&flags);
+                Ok(())
+            },
+        ),
+        Trial::test(
+            "checkpoints::a_run_ends_also_if_its_best_is_damaged",
+            move || {
+                best_is_damaged(&best);
+                Ok(())
+            },
+        ),
         Trial::test(
             "checkpoints::a_damaged_one_is_told_and_an_older_one_named",
             move || {
@@ -63,7 +78,7 @@ fn a_damaged_one(opened: &Opened) {
             "{error}"
         );
         assert!(
-            error.contains("That of step 2 is whole: --step 2 takes it"),
+            error.ends_with("\n  do: that of step 2 is whole: --step 2 goes on from it"),
             "{error}"
         );
         std::fs::write(&path, good).unwrap();
@@ -95,6 +110,76 @@ fn a_damaged_one(opened: &Opened) {
     assert!(
         error.ends_with("has no checkpoint of step 3; it has those of 2, 4"),
         "{error}"
+    );
+}
+
+/// Changes a bit of a checkpoint of the run `small`.
+fn damage(folder: &Folder, step: usize) {
+    let name = format!("runs/small/checkpoints/step-{step:08}/weights.safetensors");
+    let path = folder.join(&name);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+}
+
+fn flags_of_commands(opened: &Opened) {
+    let folder = Folder::new();
+    let changes = [
+        "training.steps = 8",
+        "training.checkpoint_every = 2",
+        "training.keep = 4",
+    ];
+    train(&config(opened, &folder, &changes), &quiet()).unwrap();
+    // The oldest: what is whole is newer.
+    damage(&folder, 2);
+    let run = folder.join("runs/small");
+    let error = Trained::open(&run, Which::Step(2), Some(opened.word), &[]).unwrap_err();
+    let said = error.to_string();
+    assert!(
+        said.ends_with("\n  do: that of step 4 is whole: --checkpoint 4 takes it"),
+        "{said}"
+    );
+    let run = RunFolder::existing(&run).unwrap();
+    let said = average(&run, &[2, 6, 8]).unwrap_err().to_string();
+    assert!(
+        said.ends_with("--steps 6,8 leaves the damaged out"),
+        "{said}"
+    );
+    let said = average(&run, &[2]).unwrap_err().to_string();
+    assert!(said.ends_with("--steps 4 takes it"), "{said}");
+}
+
+fn best_is_damaged(opened: &Opened) {
+    let folder = Folder::new();
+    let changes = |steps: &'static str| {
+        [
+            steps,
+            "validation.every = 1",
+            "validation.metric = \"loss\"",
+            // So large a step that the first is the best.
+            "optimizer.learning_rate = 3.0",
+            "schedule.warmup = 0",
+        ]
+    };
+    let two = config(opened, &folder, &changes("training.steps = 2"));
+    let best = train(&two, &quiet()).unwrap().best.unwrap().step;
+    assert_eq!(best, 1);
+    damage(&folder, best);
+    let four = config(opened, &folder, &changes("training.steps = 4"));
+    let resume = TrainOptions {
+        resume: true,
+        ..quiet()
+    };
+    let finished = train(&four, &resume).unwrap();
+    assert!(finished.test.is_some());
+    let result = std::fs::read_to_string(finished.folder.file("result.json")).unwrap();
+    assert!(result.contains("\"checkpoint\": 4"), "{result}");
+    let log = std::fs::read_to_string(finished.folder.file("log.txt")).unwrap();
+    assert!(log.contains("step-00000001 is damaged"), "{log}");
+    assert!(
+        log.contains("the test is of the last weights instead"),
+        "{log}"
     );
 }
 
