@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use zoo_words::UnknownWord;
+use zoo_words::{NotUtf8, UnknownWord};
 
 /// A config that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +16,14 @@ pub enum ConfigError {
         path: PathBuf,
         /// Why.
         source: std::io::Error,
+    },
+    /// The file is in another encoding, or no text.
+    #[error("{}, {wrong}", path.display())]
+    Encoding {
+        /// Which file.
+        path: PathBuf,
+        /// Where, and what it may be.
+        wrong: NotUtf8,
     },
     /// The file is not TOML.
     #[error("{place}: this is not TOML: {message}")]

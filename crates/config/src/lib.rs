@@ -41,6 +41,7 @@ mod write;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use zoo_words::NotUtf8;
 
 pub use self::docs::{DOCS_PATH, docs};
 pub use self::error::{ConfigError, Mistake, Place, Problem};
@@ -83,10 +84,17 @@ impl Config {
     /// [`ConfigError`] with the line, the key, what it may be and what it is, for every
     /// mistake that can be told apart.
     pub fn read(path: &Path, overrides: &[Override]) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+        let bytes = std::fs::read(path).map_err(|source| ConfigError::Read {
             path: path.to_owned(),
             source,
         })?;
+        if let Some(wrong) = NotUtf8::of(&bytes) {
+            return Err(ConfigError::Encoding {
+                path: path.to_owned(),
+                wrong,
+            });
+        }
+        let text = String::from_utf8_lossy(&bytes);
         Self::parse(&path.display().to_string(), &text, overrides)
     }
 

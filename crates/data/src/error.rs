@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use zoo_words::UnknownWord;
+use zoo_words::{NotUtf8, UnknownWord};
 
 use crate::ReadReport;
 
@@ -28,17 +28,12 @@ pub enum DataError {
         source: io::Error,
     },
     /// A text is in another encoding, or no text.
-    #[error(
-        "{name}, line {line}: byte {byte} of the file is not UTF-8; only UTF-8 is read. Convert it \
-         first, for example with: iconv -f latin1 -t utf-8"
-    )]
+    #[error("{name}, {wrong}")]
     Encoding {
         /// The file, or the archive and the file in it.
         name: String,
-        /// The line of the first wrong byte, counted from 1.
-        line: usize,
-        /// Where in the file it is, counted from 0.
-        byte: usize,
+        /// Where, and what it may be.
+        wrong: NotUtf8,
     },
     /// A compressed file is damaged, or not what its name says.
     #[error("{} cannot be unpacked: {why}", path.display())]

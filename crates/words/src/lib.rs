@@ -8,12 +8,14 @@
 
 mod backend;
 mod dtype;
+mod encoding;
 mod libtorch;
 mod mechanism;
 mod unknown;
 
 pub use backend::{Backend, BackendWord, ParseBackendError};
 pub use dtype::Dtype;
+pub use encoding::NotUtf8;
 pub use libtorch::libtorch_version;
 pub use mechanism::{About, LinearFeatures, Mechanism, MechanismConfig};
 pub use unknown::UnknownWord;

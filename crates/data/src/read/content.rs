@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
 use zip::ZipArchive;
-use zoo_words::UnknownWord;
+use zoo_words::{NotUtf8, UnknownWord};
 
 use super::allowance::Allowance;
 use crate::DataError;
@@ -47,15 +47,10 @@ impl Content {
 
     /// Bytes as text, without the mark that some programs put first.
     fn decode(name: String, bytes: Vec<u8>) -> Result<Self, DataError> {
-        let mut text = String::from_utf8(bytes).map_err(|error| {
-            let byte = error.utf8_error().valid_up_to();
-            let before = &error.as_bytes()[..byte];
-            DataError::Encoding {
-                name: name.clone(),
-                line: 1 + before.iter().filter(|byte| **byte == b'\n').count(),
-                byte,
-            }
-        })?;
+        if let Some(wrong) = NotUtf8::of(&bytes) {
+            return Err(DataError::Encoding { name, wrong });
+        }
+        let mut text = String::from_utf8_lossy(&bytes).into_owned();
         if text.starts_with('\u{feff}') {
             text.remove(0);
         }
@@ -257,15 +252,19 @@ mod tests {
             &folder.path("missing.txt"),
             "cannot read ./missing.txt: No such file or directory (os error 2)",
         );
-        let encoding = "byte 8 of the file is not UTF-8; only UTF-8 is read. Convert it first, \
-                        for example with: iconv -f latin1 -t utf-8";
+        for file in [
+            folder.file("latin.txt", b"ok\nok\nna\xefve"),
+            folder.gz("latin.gz", b"ok\nok\nna\xefve"),
+        ] {
+            let said = Content::read(&file).unwrap_err().to_string();
+            let name = file.display();
+            let expected = format!("{name}, line 3: byte 8 of the file is not UTF-8");
+            assert!(said.starts_with(&expected), "{said}");
+        }
         refused(
-            &folder.file("latin.txt", b"ok\nok\nna\xefve"),
-            &format!("./latin.txt, line 3: {encoding}"),
-        );
-        refused(
-            &folder.gz("latin.gz", b"ok\nok\nna\xefve"),
-            &format!("./latin.gz, line 3: {encoding}"),
+            &folder.file("wide.txt", b"\xff\xfea\0\n\0"),
+            "./wide.txt, line 1: it begins with the mark of UTF-16, and only UTF-8 is read\n  \
+             do: iconv -f UTF-16 -t UTF-8 FILE > NEW",
         );
         refused(
             &folder.file("not.gz", b"not packed at all"),
