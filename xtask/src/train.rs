@@ -2,12 +2,12 @@
 //! from it.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
-use zoo_config::{Config, Data, Files, Override};
+use zoo_config::{Config, Override};
 use zoo_words::BackendWord;
 
 use crate::backends::Backends;
@@ -54,12 +54,13 @@ pub(crate) struct Train {
 impl Train {
     pub(crate) fn run(&self) -> Result<()> {
         // Everything a person can get wrong, before anything slow.
-        let config = Config::read(&self.config, &self.overrides()?)?;
+        let overrides = self.overrides()?;
+        let config = Config::read(&self.config, &overrides)?;
         if self.print_config {
             print!("{}", config.to_toml());
             return Ok(());
         }
-        check_files(&config)?;
+        config.check_files(&self.config, &overrides)?;
 
         let backends = Backends::one(config.backend.word, self.install);
         let environment = backends.prepare()?;
@@ -104,63 +105,6 @@ impl Train {
         }
         arguments
     }
-}
-
-/// Files that are missing would otherwise be missed after minutes of compiling.
-fn check_files(config: &Config) -> Result<()> {
-    let missing: Vec<_> = files(config)
-        .into_iter()
-        .filter(|(_, path)| !is_there(path))
-        .map(|(key, path)| format!("{key}: there is no {}", path.display()))
-        .collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    bail!(
-        "{}\n  paths are taken from where the command is started\n  do: put the data there, the \
-         config says where it comes from, or name it: --set {}=PATH",
-        missing.join("\n"),
-        missing[0].split(':').next().unwrap_or_default()
-    )
-}
-
-/// The files that a run reads, each with its key.
-fn files<'a>(config: &'a Config) -> Vec<(&'static str, &'a Path)> {
-    let path = |path: Option<&'a PathBuf>| path.map(PathBuf::as_path).into_iter().collect();
-    let [train, valid, test] = match &config.data {
-        Data::Parallel(data) => [
-            paths(Some(&data.train)),
-            paths(data.valid.as_ref()),
-            paths(data.test.as_ref()),
-        ],
-        Data::Labelled(data) => {
-            [Some(&data.train), data.valid.as_ref(), data.test.as_ref()].map(path)
-        }
-        Data::Plain(data) => [Some(&data.train), data.valid.as_ref(), data.test.as_ref()].map(path),
-        _ => [vec![], vec![], vec![]],
-    };
-    let listed = [
-        ("tokenizer.load", paths(config.tokenizer.load())),
-        ("data.train", train),
-        ("data.valid", valid),
-        ("data.test", test),
-    ];
-    let each = |(key, paths): (_, Vec<_>)| paths.into_iter().map(move |path| (key, path));
-    listed.into_iter().flat_map(each).collect()
-}
-
-fn paths(files: Option<&Files>) -> Vec<&Path> {
-    match files {
-        Some(Files::One(path)) => vec![path],
-        Some(Files::Two(paths)) => paths.iter().map(PathBuf::as_path).collect(),
-        None => vec![],
-    }
-}
-
-/// Whether a file or folder is there; `archive.zip#name` is one if the archive is.
-fn is_there(path: &Path) -> bool {
-    let archive = path.to_str().and_then(|text| text.rsplit_once('#'));
-    path.exists() || archive.is_some_and(|(archive, _)| Path::new(archive).exists())
 }
 
 #[cfg(test)]
@@ -213,21 +157,5 @@ mod tests {
             let config = Config::parse("a.toml", text, &overrides).expect("it is right");
             assert_eq!(config.backend.word.to_string(), word);
         }
-    }
-
-    #[test]
-    fn missing_files_are_told_with_their_keys() {
-        let text = "[data]\nkind = \"parallel\"\ntrain = [\"/no/a.en\", \"/no/a.zip#a.de\"]\n\
-                    valid = \"Cargo.toml\"\n[model]\nkind = \"transformer\"\n\
-                    [tokenizer]\nkind = \"bpe\"\nload = [\"/no/a.json\", \"Cargo.toml\"]\n";
-        let config = Config::parse("a.toml", text, &[]).expect("it is right");
-        let said = check_files(&config).expect_err("none is there").to_string();
-        let expected = "tokenizer.load: there is no /no/a.json\n\
-                        data.train: there is no /no/a.en\n\
-                        data.train: there is no /no/a.zip#a.de\n";
-        assert!(said.starts_with(expected), "{said}");
-        assert!(!said.contains("Cargo.toml"), "{said}");
-        assert!(said.ends_with("--set tokenizer.load=PATH"), "{said}");
-        assert!(is_there(Path::new("Cargo.toml#inside")));
     }
 }

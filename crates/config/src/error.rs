@@ -44,6 +44,18 @@ pub enum ConfigError {
     /// The file says what it may not, in one place or several.
     #[error("{}", joined(.0))]
     Mistakes(Vec<Mistake>),
+    /// Files that the config names are not there.
+    #[error(
+        "{}\n  do: put the data there, the config says where it comes from, or name it: --set \
+         {key}=PATH",
+        joined(mistakes)
+    )]
+    NoFiles {
+        /// The key of the first.
+        key: String,
+        /// Each, with where it is named.
+        mistakes: Vec<Mistake>,
+    },
     /// There is no template of this name.
     #[error(transparent)]
     Template(UnknownWord),
@@ -145,6 +157,15 @@ pub enum Problem {
         /// What it may be.
         allowed: String,
     },
+    /// A file that is not there.
+    NoFile {
+        /// The key, with its section.
+        key: String,
+        /// The file.
+        path: PathBuf,
+        /// Where it was looked for, if the path does not say it all.
+        folder: Option<PathBuf>,
+    },
     /// What does not go together with something else.
     Misfit {
         /// The key, with its section.
@@ -190,6 +211,13 @@ impl fmt::Display for Problem {
                 found,
             } => write!(f, "{key} must be {allowed}, found {found}"),
             Self::Missing { key, allowed } => write!(f, "{key} is missing: it must be {allowed}"),
+            Self::NoFile { key, path, folder } => {
+                write!(f, "{key}: there is no {}", path.display())?;
+                match folder {
+                    Some(folder) => write!(f, " in {}", folder.display()),
+                    None => Ok(()),
+                }
+            }
             Self::Misfit { key, why } => write!(f, "{key}: {why}"),
         }
     }

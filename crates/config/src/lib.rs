@@ -23,6 +23,7 @@
 //! - `tree` is a file as it was written, with lines and columns, and `overrides` changes it;
 //! - `check` compares the two: key by key first, then what has to go together;
 //! - `resolve` fills in what follows from other keys;
+//! - `files` says which files a run reads, and whether they are there;
 //! - `write` prints a config, `template` one with comments, and `docs` is `docs/config.md`.
 
 mod check;
@@ -30,6 +31,7 @@ mod docs;
 #[cfg(test)]
 mod drawn;
 mod error;
+mod files;
 mod keys;
 mod overrides;
 mod resolve;

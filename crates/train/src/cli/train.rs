@@ -53,11 +53,13 @@ impl Train {
     ///
     /// Those of [`train`].
     pub fn run(self) -> Result<(), TrainError> {
-        let config = self.config()?;
+        let overrides = self.overrides()?;
+        let config = Config::read(&self.config, &overrides)?;
         if self.print_config {
             print!("{}", config.to_toml());
             return Ok(());
         }
+        config.check_files(&self.config, &overrides)?;
         let options = TrainOptions {
             resume: self.resume,
             step: self.step,
@@ -97,7 +99,7 @@ impl Train {
         Ok(())
     }
 
-    fn config(&self) -> Result<Config, ConfigError> {
+    fn overrides(&self) -> Result<Vec<Override>, ConfigError> {
         let mut overrides: Vec<Override> = vec![];
         for set in &self.set {
             overrides.push(Override::set(set)?);
@@ -107,7 +109,7 @@ impl Train {
             let flag = format!("--backend {word}");
             overrides.push(Override::flag(&flag, "backend.word", &word));
         }
-        Config::read(&self.config, &overrides)
+        Ok(overrides)
     }
 }
 

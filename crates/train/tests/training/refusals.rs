@@ -175,6 +175,19 @@ fn wrong_config(opened: &Opened) {
     assert!(text.contains("wrong.toml:"), "{text}");
     assert!(!folder.join("runs").exists());
 
+    let text = "[data]\nkind = \"plain\"\ntrain = \"no/play.txt\"\n[model]\nkind = \"gpt\"\n";
+    let path = folder.write("missing.toml", text);
+    let output = zoo(&["train", path.to_str().unwrap()]).output().unwrap();
+    let text = said(&output);
+    let here = std::env::current_dir().unwrap();
+    let expected = format!(
+        "{}:3:9: data.train: there is no no/play.txt in {}\n  do: put the data there",
+        path.display(),
+        here.display()
+    );
+    assert!(text.contains(&expected), "{text}");
+    assert!(!text.contains("device:"), "none is opened: {text}");
+
     let path = folder.write("small.toml", config_text(opened, &folder, &[]));
     let path = path.to_str().unwrap();
     let output = zoo(&["train", path, "--set", "model.layrs=4"])

@@ -1,0 +1,108 @@
+//! The files that a run reads: which they are, and whether they are there.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::{ConfigError, Mistake, Place, Problem};
+use crate::tree::{Node, Value};
+use crate::{Config, Data, Files, Override};
+
+impl Config {
+    /// The files that a run reads, each with its key.
+    pub fn files<'a>(&'a self) -> Vec<(&'static str, &'a Path)> {
+        let one = |path: Option<&'a PathBuf>| path.map(PathBuf::as_path).into_iter().collect();
+        let [train, valid, test] = match &self.data {
+            Data::Parallel(data) => [
+                paths(Some(&data.train)),
+                paths(data.valid.as_ref()),
+                paths(data.test.as_ref()),
+            ],
+            Data::Labelled(data) => {
+                [Some(&data.train), data.valid.as_ref(), data.test.as_ref()].map(one)
+            }
+            Data::Plain(data) => {
+                [Some(&data.train), data.valid.as_ref(), data.test.as_ref()].map(one)
+            }
+            _ => [vec![], vec![], vec![]],
+        };
+        let listed = [
+            ("tokenizer.load", paths(self.tokenizer.load())),
+            ("data.train", train),
+            ("data.valid", valid),
+            ("data.test", test),
+        ];
+        let each = |(key, paths): (_, Vec<_>)| paths.into_iter().map(move |path| (key, path));
+        listed.into_iter().flat_map(each).collect()
+    }
+
+    /// Whether the files are there that this config, read from `path` with these changes, names.
+    /// They would otherwise be missed after a device was opened, or a program built.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::NoFiles`] with the line, the key and the path of each that is not.
+    pub fn check_files(&self, path: &Path, overrides: &[Override]) -> Result<(), ConfigError> {
+        let files = self.files();
+        let missing: Vec<_> = files.iter().filter(|(_, path)| !is_there(path)).collect();
+        let Some((key, _)) = missing.first() else {
+            return Ok(());
+        };
+        // The places are those of the file as it is: it was read a moment ago.
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let mut tree = Node::parse_file(&path.display().to_string(), &text)?;
+        for change in overrides {
+            change.apply(&mut tree);
+        }
+        let folder = std::env::current_dir().unwrap_or_default();
+        let mistake = |(key, path): &&(&str, &Path)| Mistake {
+            place: place_of(&tree, key, path),
+            problem: Problem::NoFile {
+                key: (*key).to_owned(),
+                path: path.to_path_buf(),
+                folder: path.is_relative().then(|| folder.clone()),
+            },
+        };
+        Err(ConfigError::NoFiles {
+            key: (*key).to_owned(),
+            mistakes: missing.iter().map(mistake).collect(),
+        })
+    }
+}
+
+/// Where a path is written: by itself, or in a list of two.
+fn place_of(tree: &Node, key: &str, path: &Path) -> Place {
+    let Some(entry) = tree.find(key) else {
+        return tree.place.clone();
+    };
+    let is_path =
+        |node: &&Node| matches!(&node.value, Value::Text(text) if Path::new(text) == path);
+    let in_list = match &entry.node.value {
+        Value::List(list) => list.iter().find(is_path),
+        _ => None,
+    };
+    in_list.unwrap_or(&entry.node).place.clone()
+}
+
+fn paths(files: Option<&Files>) -> Vec<&Path> {
+    match files {
+        Some(Files::One(path)) => vec![path],
+        Some(Files::Two(paths)) => paths.iter().map(PathBuf::as_path).collect(),
+        None => vec![],
+    }
+}
+
+/// Whether a file or folder is there; `archive.zip#name` is one if the archive is.
+fn is_there(path: &Path) -> bool {
+    let archive = path.to_str().and_then(|text| text.rsplit_once('#'));
+    path.exists() || archive.is_some_and(|(archive, _)| Path::new(archive).exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_in_an_archive_is_there_if_the_archive_is() {
+        assert!(is_there(Path::new("Cargo.toml#inside")));
+        assert!(!is_there(Path::new("Cargo.tml#inside")));
+    }
+}
