@@ -235,7 +235,8 @@ fn a_model_must_fit_the_data() {
     }
     with(
         "[validation]\nmetric = \"accuracy\"",
-        "a.toml:7:10: validation.metric: there is no accuracy of data.kind = \"reverse\"",
+        "a.toml:7:10: validation.metric: there is no accuracy of data.kind = \"reverse\"; it can be loss, \
+         perplexity, exact, bleu, chrf",
     );
 }
 

@@ -7,10 +7,18 @@ use zoo_words::{BackendWord, Dtype};
 use super::sight;
 use crate::error::{Mistake, Problem};
 use crate::tree::Node;
-use crate::{Config, Files, LossScale, Model, Strategy, Task, Tying, Vocabulary};
+use crate::{
+    Config, Files, LossScale, Metric, Model, Strategy, Task, Tokenizer, Tying, Vocabulary,
+};
 
 /// Texts that models follow at most.
 const MOST_BEAMS: usize = 1024;
+
+/// Tokens of every tokenizer that stand for no text, as `zoo-data` has them.
+const SPECIAL: usize = 4;
+
+/// Tokens that `byte_fallback` brings.
+const BYTES: usize = 256;
 
 /// What does not go together.
 pub(crate) fn check_fit(config: &Config, tree: &Node) -> Vec<Mistake> {
@@ -140,7 +148,14 @@ impl Fit<'_> {
         }
         let metric = config.metric();
         if !metric.fits(config.data.task()) {
-            let why = format!("there is no {} of data.kind = \"{data}\"", metric.word());
+            let task = config.data.task();
+            let fitting = Metric::ALL.into_iter().filter(|metric| metric.fits(task));
+            let fitting: Vec<&str> = fitting.map(Metric::word).collect();
+            let why = format!(
+                "there is no {} of data.kind = \"{data}\"; it can be {}",
+                metric.word(),
+                fitting.join(", ")
+            );
             self.misfit(&["validation.metric"], why);
         }
     }
@@ -153,6 +168,7 @@ impl Fit<'_> {
                 format!("data.kind = \"{data}\" has one text, and so one vocabulary; leave it out");
             self.misfit(&["tokenizer.vocabulary"], why);
         }
+        self.tokenizer_size(&config.tokenizer);
         let why = match (config.tokenizer.load(), config.vocabulary()) {
             (Some(Files::Two(_)), Some(Vocabulary::Joint)) => {
                 "source and target have one vocabulary, and so one tokenizer: write one path"
@@ -166,6 +182,26 @@ impl Fit<'_> {
             _ => return,
         };
         self.misfit(&["tokenizer.load"], why);
+    }
+
+    /// Tokens that are always there, and one more: what the data adds is known when it is read.
+    fn tokenizer_size(&mut self, tokenizer: &Tokenizer) {
+        let (size, byte_fallback) = match tokenizer {
+            Tokenizer::Char(tokens) => (tokens.size, tokens.byte_fallback),
+            Tokenizer::Word(tokens) => (tokens.size, false),
+            Tokenizer::Bpe(tokens) => (Some(tokens.size), tokens.byte_fallback),
+        };
+        let (bytes, what) = match byte_fallback {
+            true => (BYTES, "4 special ones, 256 bytes and one"),
+            false => (0, "4 special ones and one"),
+        };
+        let least = SPECIAL + bytes + 1;
+        if tokenizer.load().is_none()
+            && let Some(size) = size
+        {
+            let allowed = format!("at least {least} ({what})");
+            self.range(&["tokenizer.size"], size >= least, &allowed, size);
+        }
     }
 
     fn model(&mut self, model: &Model, vocabulary: Option<Vocabulary>) {
@@ -267,5 +303,39 @@ impl Fit<'_> {
             let keys = ["decoding.strategy.n_best", "decoding.strategy.beams"];
             self.range(&keys, beam.n_best <= beam.beams, &allowed, beam.n_best);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Config;
+
+    #[test]
+    fn a_vocabulary_has_room_for_what_is_always_there() {
+        let with = |tokenizer: &str| {
+            let text = format!(
+                "[data]\nkind = \"reverse\"\n[model]\nkind = \"transformer\"\n[tokenizer]\n\
+                 {tokenizer}\n"
+            );
+            let read = Config::parse("a.toml", &text, &[]);
+            read.err().map(|error| error.to_string())
+        };
+        assert_eq!(
+            with("kind = \"bpe\"\nsize = 20").as_deref(),
+            Some(
+                "a.toml:7:8: tokenizer.size must be at least 261 (4 special ones, 256 bytes and \
+                 one), found 20"
+            )
+        );
+        assert_eq!(
+            with("kind = \"bpe\"\nsize = 20\nbyte_fallback = false"),
+            None
+        );
+        let char = with("kind = \"char\"\nsize = 20\nbyte_fallback = true");
+        assert!(char.is_some_and(|said| said.contains("at least 261")));
+        assert_eq!(with("kind = \"word\"\nsize = 20"), None);
+        // One that was saved has the size that it has.
+        let load = "load = [\"a.json\", \"b.json\"]";
+        assert_eq!(with(&format!("kind = \"bpe\"\nsize = 20\n{load}")), None);
     }
 }

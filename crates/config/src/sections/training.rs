@@ -114,6 +114,17 @@ words! {
 }
 
 impl Metric {
+    /// Every one, in the order they are told.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Loss,
+        Self::Perplexity,
+        Self::Exact,
+        Self::Bleu,
+        Self::Chrf,
+        Self::Accuracy,
+        Self::MacroF1,
+    ];
+
     /// Whether there is such a thing for this task.
     pub fn fits(self, task: Task) -> bool {
         match self {

@@ -163,7 +163,10 @@ fn tsv_line(line: &str) -> Result<Labelled, String> {
 
 fn json_line(line: &str, label: &str, text: &str) -> Result<Labelled, String> {
     // Which line it is of the file is said already.
-    let failed = |error: serde_json::Error| error.to_string().replace(" at line 1 ", " at ");
+    let failed = |error: serde_json::Error| {
+        let why = error.to_string().replace(" at line 1 ", " at ");
+        format!("not JSON ({why})")
+    };
     let value: Value = serde_json::from_str(line).map_err(failed)?;
     let object = value.as_object().ok_or("not a JSON object")?;
     let field = |name: &str| {
@@ -350,7 +353,7 @@ mod tests {
                 "unknown field \"y\": did you mean x? known: x",
                 "not a JSON object",
                 "\"x\" is no text",
-                "EOF while parsing an object at column 4",
+                "not JSON (EOF while parsing an object at column 4)",
                 "\"y\" is no text and no number",
             ]
         );

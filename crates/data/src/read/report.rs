@@ -86,9 +86,11 @@ impl ReadReport {
             });
         }
         if self.kept == 0 {
-            return Err(DataError::Empty {
-                what: self.files.join(" and "),
-            });
+            let what = match self.files.as_slice() {
+                [one] => one.clone(),
+                several => format!("the data of {}", several.join(" and ")),
+            };
+            return Err(DataError::Empty { what });
         }
         Ok(self)
     }
@@ -181,5 +183,14 @@ mod tests {
     fn nothing_at_all_is_an_error() {
         let error = ReadReport::of("empty.tsv").judge(0.5).unwrap_err();
         assert_eq!(error.to_string(), "empty.tsv has no examples");
+        let two = ReadReport {
+            files: vec!["a.en".to_owned(), "a.de".to_owned()],
+            ..ReadReport::default()
+        };
+        let error = two.judge(0.0).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the data of a.en and a.de has no examples"
+        );
     }
 }

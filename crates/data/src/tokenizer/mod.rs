@@ -47,9 +47,23 @@ impl Tokenizer {
             source,
         })?;
         let name = path.display().to_string();
+        let no_tokenizer = |what: &str, why: &str| DataError::Tokenizer {
+            name: name.clone(),
+            why: format!(
+                "{what} ({why})\n  do: name a tokenizer.json: a run's folder has those it learned, \
+                 and the library tokenizers writes them"
+            ),
+        };
         // Asked first: this error has a line, and not a panic for a comma.
-        serde_json::from_slice::<IgnoredAny>(&bytes).map_err(|error| failed(&name, &error))?;
-        let inner = guarded(&name, || tokenizers::Tokenizer::from_bytes(bytes))?;
+        serde_json::from_slice::<IgnoredAny>(&bytes)
+            .map_err(|error| no_tokenizer("the file is not JSON", &error.to_string()))?;
+        let inner = guarded(&name, || tokenizers::Tokenizer::from_bytes(bytes));
+        let inner = inner.map_err(|error| match error {
+            DataError::Tokenizer { why, .. } => {
+                no_tokenizer("the file is JSON, and no tokenizer", &why)
+            }
+            other => other,
+        })?;
         Self::checked(name, inner)
     }
 

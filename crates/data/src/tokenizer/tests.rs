@@ -295,6 +295,26 @@ fn what_cannot_be_is_explained() {
     ));
 }
 
+#[test]
+fn a_file_that_is_no_tokenizer_is_told_so() {
+    let folder = Folder::new();
+    for (text, expected) in [
+        (
+            "word\n",
+            "no.json: the file is not JSON (expected value at line 1",
+        ),
+        (
+            "{\"a\": 1}",
+            "no.json: the file is JSON, and no tokenizer (",
+        ),
+    ] {
+        let said = Tokenizer::load(&folder.file("no.json", text.as_bytes()));
+        let said = said.unwrap_err().to_string();
+        assert!(said.contains(expected), "{said}");
+        assert!(said.contains("\n  do: name a tokenizer.json"), "{said}");
+    }
+}
+
 /// A tokenizer with something else in its file.
 #[track_caller]
 fn changed(from: &str, to: &str) -> Result<Tokenizer, DataError> {
