@@ -101,6 +101,9 @@ impl<'a, M: Judged> Course<'a, M> {
                     instead: None,
                 })?;
             progress = checkpoint.progress;
+            let about = started.about.clone();
+            let about = about.resumed(started.folder.about()?, progress.step);
+            started.folder.describe(&about)?;
             lesson.batches.go_to(progress.position);
             checkpoints.forget_after(progress.step)?;
             if let Some(best) = &progress.best {

@@ -202,15 +202,9 @@ impl Started<'_> {
     /// Writes what is to be known before the first step. Until here nothing was wrong.
     fn prepare(&mut self, summary: &str) -> Result<(), TrainError> {
         let folder = &self.folder;
-        match self.opening {
-            Opening::Resume => {
-                let about = self.about.clone().resumed(&folder.about()?);
-                folder.describe(&about)?;
-            }
-            Opening::New | Opening::Overwrite => {
-                folder.create(self.opening, self.config, &self.about)?;
-                self.tokenizers.save(folder.path())?;
-            }
+        if self.opening != Opening::Resume {
+            folder.create(self.opening, self.config, &self.about)?;
+            self.tokenizers.save(folder.path())?;
         }
         self.show.log_to(&folder.file("log.txt"))?;
         self.show.note(&format!("run: {}", folder.path().display()));

@@ -4,6 +4,7 @@ use std::process::Command;
 use std::time::SystemTime;
 
 use serde::Serialize;
+use serde_json::Value;
 use zoo_backend::Opened;
 use zoo_config::Config;
 
@@ -26,8 +27,23 @@ pub(crate) struct About {
     changed: Option<bool>,
     command: Vec<String>,
     started: String,
-    /// When it was gone on with.
-    resumed: Vec<String>,
+    /// What it was gone on with, each time.
+    resumed: Vec<Resumed>,
+}
+
+/// What a run was gone on with: it may be another machine, or another version.
+#[derive(Debug, Clone, Serialize)]
+struct Resumed {
+    /// After which step.
+    step: usize,
+    time: String,
+    device: String,
+    backend: String,
+    threads: usize,
+    versions: Versions,
+    commit: Option<String>,
+    changed: Option<bool>,
+    command: Vec<String>,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -64,21 +80,34 @@ impl About {
         }
     }
 
-    /// The same for a run that is gone on with: it began when it did.
-    pub(crate) fn resumed(self, before: &serde_json::Value) -> Self {
-        let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
-        let earlier = before["resumed"].as_array().into_iter().flatten();
-        let mut resumed: Vec<String> = earlier.filter_map(text).collect();
-        resumed.push(self.started.clone());
-        Self {
-            started: text(&before["started"]).unwrap_or(self.started),
-            resumed,
-            ..self
+    /// What `run.json` says of a run that is gone on with after a step: what it said before, as it
+    /// is, and with what it goes on now.
+    pub(crate) fn resumed(self, mut before: Value, step: usize) -> String {
+        let now = Resumed {
+            step,
+            time: self.started,
+            device: self.device,
+            backend: self.backend,
+            threads: self.threads,
+            versions: self.versions,
+            commit: self.commit,
+            changed: self.changed,
+            command: self.command,
+        };
+        // Texts and numbers: there is nothing in it that JSON has not.
+        let now = serde_json::to_value(now).unwrap_or_default();
+        match before.get_mut("resumed").and_then(Value::as_array_mut) {
+            Some(earlier) => earlier.push(now),
+            None => {
+                if let Some(about) = before.as_object_mut() {
+                    about.insert("resumed".to_owned(), Value::Array(vec![now]));
+                }
+            }
         }
+        format!("{before:#}\n")
     }
 
     pub(crate) fn to_json(&self) -> String {
-        // Texts and numbers: there is nothing in it that JSON has not.
         let text = serde_json::to_string_pretty(self).unwrap_or_default();
         format!("{text}\n")
     }

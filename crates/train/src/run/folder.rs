@@ -125,12 +125,12 @@ impl RunFolder {
         }
         std::fs::create_dir_all(&self.path).map_err(TrainError::file(&self.path))?;
         write_atomic(&self.path.join(CONFIG), config.to_toml().as_bytes())?;
-        self.describe(about)
+        self.describe(&about.to_json())
     }
 
     /// Notes what the run is made with.
-    pub(crate) fn describe(&self, about: &About) -> Result<(), TrainError> {
-        write_atomic(&self.path.join(ABOUT), about.to_json().as_bytes())
+    pub(crate) fn describe(&self, about: &str) -> Result<(), TrainError> {
+        write_atomic(&self.path.join(ABOUT), about.as_bytes())
     }
 
     /// Where it is.

@@ -1,12 +1,14 @@
 //! A run that was stopped or killed ends as one that never was.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use burn::train::Interrupter;
 use libtest_mimic::Trial;
+use serde_json::Value;
 use zoo_backend::{Backend, Opened};
 use zoo_models::weights::Weights;
-use zoo_train::{Ending, TrainOptions, train};
+use zoo_train::{Ending, RunFolder, TrainOptions, train};
 
 use crate::support::{Folder, config, config_text, last_weights, said, zoo};
 
@@ -92,6 +94,7 @@ fn after_kill(opened: &Opened) {
         said(&output)
     );
     same(opened, &whole, &folder);
+    says_both(&run);
     assert!(!run.join("checkpoints/partial-00000010").exists());
 
     // Numbers are there once, for every step that was logged.
@@ -135,6 +138,25 @@ fn after_stop(opened: &Opened, changes: &[&str]) {
     same(opened, &whole, &folder);
 }
 
+/// What a run began with stays, and what it was gone on with is added.
+fn says_both(run: &Path) {
+    let about = RunFolder::existing(run).unwrap().about().unwrap();
+    let has_flag = |of: &Value| {
+        let command = of["command"].as_array().unwrap();
+        command.iter().any(|word| word == "--resume")
+    };
+    assert!(!has_flag(&about), "{about:#}");
+    let [once] = about["resumed"].as_array().unwrap().as_slice() else {
+        panic!("{about:#}");
+    };
+    assert!(has_flag(once), "{once:#}");
+    assert!(once["step"].as_u64().unwrap() >= 5, "{once:#}");
+    for key in ["commit", "device", "backend", "versions", "threads"] {
+        assert_eq!(about[key], once[key], "{key}");
+    }
+    assert!(once["time"].as_str() >= about["started"].as_str());
+}
+
 /// Bit for bit on flex, which adds in one order; elsewhere threads may add in another.
 pub(crate) fn same(opened: &Opened, whole: &Folder, resumed: &Folder) {
     let [whole, resumed] = [whole, resumed].map(|folder| folder.join("runs/small"));
@@ -145,10 +167,7 @@ pub(crate) fn same(opened: &Opened, whole: &Folder, resumed: &Folder) {
         );
         return;
     }
-    let steps = zoo_train::RunFolder::existing(&whole)
-        .unwrap()
-        .checkpoints()
-        .steps();
+    let steps = RunFolder::existing(&whole).unwrap().checkpoints().steps();
     let name = format!(
         "checkpoints/step-{:08}/weights.safetensors",
         steps.last().unwrap()
