@@ -7,7 +7,7 @@ use crate::keys::{
 keys! {
     /// How text is written, by models that write any.
     pub struct Decoding {
-        /// How tokens are chosen.
+        /// How tokens are chosen; validations on the way take `greedy` for `beam`, which is for the test and for use.
         strategy: Option<Strategy> = None, STRATEGY, Presence::Optional("`sample` for `gpt`, else `greedy`");
         /// Tokens before the end may come.
         min_length: usize = 0, COUNT;

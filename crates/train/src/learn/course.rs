@@ -154,6 +154,14 @@ impl<'a, M: Judged> Course<'a, M> {
                 .show
                 .note(&format!("goes on after step {first}"));
         }
+        if let Some(zoo_config::Strategy::Beam(beam)) = config.strategy()
+            && !self.lesson.valid.examples.is_empty()
+        {
+            self.started.show.note(&format!(
+                "validation: by greedy decoding, beams = {} are for the test and for use",
+                beam.beams
+            ));
+        }
         self.started.show.start(first, self.last_step);
         let mut ending = Ending::Complete;
         let mut sum = Sum::new();

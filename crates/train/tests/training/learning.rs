@@ -21,6 +21,7 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
         trial("every_model_learns", every_model_learns),
         trial("batches_add_up_to_a_large_one", batches_add_up),
         trial("clipping_takes_all_gradients_together", clipping_takes_all),
+        trial("beams_are_not_for_validations", beams),
         trial("it_stops_when_validation_gets_no_better", stops_early),
         trial("the_rate_goes_as_the_schedule_says", rates_of_schedules),
     ];
@@ -221,6 +222,19 @@ fn clipping_takes_all(opened: &Opened) {
         .map(|(a, b)| (a - b).abs())
         .fold(0.0, f32::max);
     assert!((largest - 1e-3).abs() < 1e-6, "{largest}");
+}
+
+/// A validation by other means than the test says so, once.
+fn beams(opened: &Opened) {
+    let note = "validation: by greedy decoding, beams = 3 are for the test and for use";
+    for (strategy, times) in [("{ kind = \"beam\", beams = 3 }", 1), ("\"greedy\"", 0)] {
+        let folder = Folder::new();
+        let strategy = format!("decoding.strategy = {strategy}");
+        let changes = ["training.steps = 2", "validation.every = 1", &strategy];
+        let log = run(opened, &folder, &changes).folder.file("log.txt");
+        let log = std::fs::read_to_string(log).unwrap();
+        assert_eq!(log.matches(note).count(), times, "{log}");
+    }
 }
 
 fn stops_early(opened: &Opened) {
