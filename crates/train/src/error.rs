@@ -63,6 +63,19 @@ pub enum TrainError {
         /// Its folder.
         folder: PathBuf,
     },
+    /// Another process learns there.
+    #[error(
+        "{} is being trained by {}, and two would write over each other\n  do: wait for its end, \
+         or stop it; --set run.name=OTHER begins a run beside it",
+        folder.display(),
+        of_process(.process)
+    )]
+    InUse {
+        /// Its folder.
+        folder: PathBuf,
+        /// The process, where that is known.
+        process: Option<u32>,
+    },
     /// There is a folder of that name that is no run.
     #[error(
         "{} is no folder of a run (there is no {missing} in it), so it is not overwritten: choose \
@@ -258,6 +271,13 @@ fn advice(instead: &Option<Instead>) -> String {
     match instead {
         Some(Instead { whole, takes }) => format!("\n  do: that of step {whole} is whole: {takes}"),
         None => "\n  do: there is no other that is whole: train anew with --overwrite".to_owned(),
+    }
+}
+
+fn of_process(id: &Option<u32>) -> String {
+    match id {
+        Some(id) => format!("process {id}"),
+        None => "another process".to_owned(),
     }
 }
 

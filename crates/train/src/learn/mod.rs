@@ -33,7 +33,7 @@ use self::lesson::Lesson;
 pub(crate) use self::lesson::check_lengths;
 pub use self::model::Learns;
 pub(crate) use self::schedule::Falls;
-use crate::run::{About, Best, Opening, RunFolder};
+use crate::run::{About, Best, Lock, Opening, RunFolder};
 use crate::show::Show;
 use crate::{AnyModel, Examples, Judged, Judgement, Tokenizers, TrainError, read_texts};
 
@@ -96,6 +96,7 @@ pub fn train(config: &Config, options: &TrainOptions) -> Result<Finished, TrainE
     };
     let folder = RunFolder::of(config);
     folder.check(opening, config)?;
+    let lock = folder.lock()?;
     let mut show = Show::new(
         options.plain,
         options.quiet,
@@ -138,6 +139,7 @@ pub fn train(config: &Config, options: &TrainOptions) -> Result<Finished, TrainE
         options,
         opening,
         folder,
+        lock,
         about: About::now(config, first),
         tokenizers: &tokenizers,
         devices: opened
@@ -179,6 +181,8 @@ struct Started<'a> {
     options: &'a TrainOptions,
     opening: Opening,
     folder: RunFolder,
+    /// Held until the run is over.
+    lock: Option<Lock>,
     about: About,
     tokenizers: &'a Tokenizers,
     /// With gradients.
@@ -203,7 +207,9 @@ impl Started<'_> {
     fn prepare(&mut self, summary: &str) -> Result<(), TrainError> {
         let folder = &self.folder;
         if self.opening != Opening::Resume {
-            folder.create(self.opening, self.config, &self.about)?;
+            let lock = self.lock.take();
+            let lock = folder.create(self.opening, self.config, &self.about, lock)?;
+            self.lock = Some(lock);
             self.tokenizers.save(folder.path())?;
         }
         self.show.log_to(&folder.file("log.txt"))?;

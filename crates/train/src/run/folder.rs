@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use zoo_config::{Config, Override};
 
-use super::{About, Checkpoints, write_atomic};
+use super::lock::LOCK;
+use super::{About, Checkpoints, Lock, write_atomic};
 use crate::TrainError;
 
 const CONFIG: &str = "config.toml";
@@ -58,8 +59,11 @@ impl RunFolder {
         let folder = || self.path.clone();
         let is_run = self.path.join(CONFIG).is_file();
         let is_there = self.path.symlink_metadata().is_ok();
-        let is_empty =
-            || std::fs::read_dir(&self.path).is_ok_and(|mut entries| entries.next().is_none());
+        let is_empty = || {
+            let entries = std::fs::read_dir(&self.path);
+            // The lock is there first: a run may have been killed before there was more.
+            entries.is_ok_and(|entries| entries.flatten().all(|entry| entry.file_name() == LOCK))
+        };
         match opening {
             Opening::New if is_run => Err(TrainError::RunExists { folder: folder() }),
             Opening::New | Opening::Overwrite if is_there && !is_run && !is_empty() => {
@@ -112,20 +116,60 @@ impl RunFolder {
         })
     }
 
-    /// Makes the folder, with what is to be known before the first step.
+    /// Takes the folder for learning, if there is a run in it: nobody else may, until this is
+    /// dropped. Those who only read ask nobody.
+    ///
+    /// # Errors
+    ///
+    /// [`TrainError::InUse`] if somebody learns there.
+    pub(crate) fn lock(&self) -> Result<Option<Lock>, TrainError> {
+        match self.path.join(CONFIG).is_file() {
+            true => Lock::take(&self.path).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Makes the folder, with what is to be known before the first step, and takes it if that
+    /// was not done.
     pub(crate) fn create(
         &self,
         opening: Opening,
         config: &Config,
         about: &About,
-    ) -> Result<(), TrainError> {
+        lock: Option<Lock>,
+    ) -> Result<Lock, TrainError> {
         self.check(opening, config)?;
-        if opening == Opening::Overwrite && self.path.join(CONFIG).is_file() {
-            std::fs::remove_dir_all(&self.path).map_err(TrainError::file(&self.path))?;
-        }
         std::fs::create_dir_all(&self.path).map_err(TrainError::file(&self.path))?;
+        let lock = match lock {
+            Some(lock) => lock,
+            None => Lock::take(&self.path)?,
+        };
+        // Another may have begun since the check.
+        self.check(opening, config)?;
+        self.clear()?;
         write_atomic(&self.path.join(CONFIG), config.to_toml().as_bytes())?;
-        self.describe(&about.to_json())
+        self.describe(&about.to_json())?;
+        Ok(lock)
+    }
+
+    /// Removes what an earlier run left, but for its lock, which is held, and its config, by
+    /// which it is known for a run until there is another.
+    fn clear(&self) -> Result<(), TrainError> {
+        let entries = std::fs::read_dir(&self.path).map_err(TrainError::file(&self.path))?;
+        for entry in entries {
+            let entry = entry.map_err(TrainError::file(&self.path))?;
+            if [CONFIG, LOCK].iter().any(|name| entry.file_name() == *name) {
+                continue;
+            }
+            let path = entry.path();
+            // What a link leads to is not the run's.
+            let removed = match entry.file_type() {
+                Ok(kind) if kind.is_dir() => std::fs::remove_dir_all(&path),
+                _ => std::fs::remove_file(&path),
+            };
+            removed.map_err(TrainError::file(&path))?;
+        }
+        Ok(())
     }
 
     /// Notes what the run is made with.

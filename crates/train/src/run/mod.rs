@@ -11,6 +11,7 @@
 //!   checkpoints/step-N/   weights.safetensors, optimizer.bpk, state.json, checksums.json
 //!   best.json             which checkpoint was best
 //!   result.json           what came of the test
+//!   lock                  held by the process that learns, while it does
 //! ```
 //!
 //! Whatever is written is whole or not there, at any time.
@@ -18,6 +19,7 @@
 mod about;
 mod checkpoint;
 mod folder;
+mod lock;
 mod numbers;
 
 use std::fs::File;
@@ -29,6 +31,7 @@ pub use self::checkpoint::{Best, Checkpoint, Checkpoints};
 pub(crate) use self::checkpoint::{Progress, ScaleState, WEIGHTS};
 pub(crate) use self::folder::Opening;
 pub use self::folder::RunFolder;
+pub(crate) use self::lock::Lock;
 pub(crate) use self::numbers::{Numbers, Row, last_rows};
 use crate::TrainError;
 

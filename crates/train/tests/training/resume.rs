@@ -38,6 +38,7 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
             },
         ),
         trial("another_config_is_no_continuation", with_another_config),
+        trial("one_process_learns_in_a_folder_at_a_time", one_at_a_time),
     ]
 }
 
@@ -202,4 +203,55 @@ fn with_another_config(opened: &Opened) {
     // A run that goes on for longer is the same run.
     let longer = config(opened, &folder, &["training.steps = 2"]);
     assert_eq!(train(&longer, &resume).unwrap().steps, 2);
+}
+
+fn one_at_a_time(opened: &Opened) {
+    let folder = Folder::new();
+    let changes = ["training.steps = 200000", "training.checkpoint_every = 1"];
+    let path = folder.write("small.toml", config_text(opened, &folder, &changes));
+    let path = path.to_str().unwrap();
+    let mut child = zoo(&["train", path, "--plain"])
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let run = folder.join("runs/small");
+    let start = Instant::now();
+    while RunFolder::existing(&run).map_or(0, |run| run.checkpoints().steps().len()) == 0 {
+        assert!(start.elapsed() < PATIENCE, "there is no checkpoint");
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let refusals = ["--resume", "--overwrite"].map(|flag| {
+        let output = zoo(&["train", path, "--plain", flag]).output().unwrap();
+        (output.status.success(), said(&output))
+    });
+    // Using what is there so far is nobody's loss.
+    let inspected = zoo(&["inspect", run.to_str().unwrap()]).output().unwrap();
+    let is_running = child.try_wait().unwrap().is_none();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(is_running, "it ended by itself");
+    for (is_done, said) in refusals {
+        assert!(!is_done, "{said}");
+        let expected = match cfg!(unix) {
+            true => format!("is being trained by process {}, ", child.id()),
+            false => "is being trained by another process".to_owned(),
+        };
+        assert!(said.contains(&expected), "{said}");
+        assert!(said.contains(run.to_str().unwrap()), "{said}");
+        assert!(said.contains("\n  do: wait for its end"), "{said}");
+    }
+    assert!(inspected.status.success(), "{}", said(&inspected));
+    // A process that was killed has nothing any more.
+    let output = zoo(&[
+        "train",
+        path,
+        "--plain",
+        "--resume",
+        "--set",
+        "training.steps=1",
+    ])
+    .output()
+    .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
 }
