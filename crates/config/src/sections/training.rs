@@ -78,7 +78,7 @@ keys! {
     pub struct Validation {
         /// Steps between validations.
         every: usize = 500, SIZE;
-        /// What the best checkpoint is best in.
+        /// What the best checkpoint is best in; of two that are as good, it is the one with the lower loss.
         metric: Option<Metric> = None, Values::Words(Metric::WORDS),
             Presence::Optional(METRIC);
         /// Validations without anything better after which training stops.

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use burn::optim::ModuleOptimizer;
 use burn::tensor::{Bytes, Tensor};
-use zoo_config::Clipping;
+use zoo_config::{Clipping, Metric};
 use zoo_models::Strategy;
 use zoo_models::weights::Weights;
 
@@ -328,9 +328,9 @@ impl<'a, M: Judged> Course<'a, M> {
         let judgement = self.asked(&model.valid(), &self.lesson.valid, judge)?;
         let metric = config.metric();
         let value = judgement.value(metric).unwrap_or(f64::NAN);
+        let loss = judgement.value(Metric::Loss);
         let is_best = match &self.progress.best {
-            Some(best) if metric.less_is_better() => value < best.value,
-            Some(best) => value > best.value,
+            Some(best) => best.is_beaten_by(metric, value, loss),
             None => value.is_finite(),
         };
         if is_best {
@@ -338,6 +338,7 @@ impl<'a, M: Judged> Course<'a, M> {
                 step: self.progress.step,
                 metric: metric.word().to_owned(),
                 value,
+                loss,
             });
         }
         self.progress.waited = match is_best {

@@ -3,14 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-use zoo_data::Position;
 use zoo_models::weights::{Weights, WeightsError};
 
-use super::{sync_folder, write_atomic};
+use super::{Best, Progress, sync_folder, write_atomic};
 use crate::TrainError;
 use crate::error::Instead;
-use crate::learn::Falls;
 
 const FOLDER: &str = "checkpoints";
 pub(crate) const WEIGHTS: &str = "weights.safetensors";
@@ -18,45 +15,6 @@ const OPTIMIZER: &str = "optimizer.bpk";
 const STATE: &str = "state.json";
 const CHECKSUMS: &str = "checksums.json";
 const BEST: &str = "best.json";
-
-/// How far a run has come.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub(crate) struct Progress {
-    /// Steps that were made.
-    pub(crate) step: usize,
-    /// The batch that comes next.
-    pub(crate) position: Position,
-    /// What was best so far.
-    pub(crate) best: Option<Best>,
-    /// Validations without anything better since.
-    pub(crate) waited: usize,
-    /// How often the learning rate has fallen.
-    pub(crate) falls: Falls,
-    /// What the loss is multiplied by.
-    pub(crate) scale: Option<ScaleState>,
-    /// How long it took, in seconds.
-    pub(crate) seconds: f64,
-    /// Which parameter the optimizer means by which number.
-    pub(crate) parameters: BTreeMap<String, u64>,
-}
-
-/// What the loss is multiplied by, and for how long that went well.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(crate) struct ScaleState {
-    pub(crate) scale: f64,
-    pub(crate) good_steps: usize,
-}
-
-/// Which checkpoint was best in validation.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Best {
-    /// Its step.
-    pub step: usize,
-    /// What it is best in.
-    pub metric: String,
-    /// How good it is.
-    pub value: f64,
-}
 
 /// A checkpoint that was read and is whole.
 #[derive(Debug)]

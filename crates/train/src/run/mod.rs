@@ -21,18 +21,21 @@ mod checkpoint;
 mod folder;
 mod lock;
 mod numbers;
+mod progress;
 
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
 pub(crate) use self::about::About;
-pub use self::checkpoint::{Best, Checkpoint, Checkpoints};
-pub(crate) use self::checkpoint::{Progress, ScaleState, WEIGHTS};
+pub(crate) use self::checkpoint::WEIGHTS;
+pub use self::checkpoint::{Checkpoint, Checkpoints};
 pub(crate) use self::folder::Opening;
 pub use self::folder::RunFolder;
 pub(crate) use self::lock::Lock;
 pub(crate) use self::numbers::{Numbers, Row, last_rows};
+pub use self::progress::Best;
+pub(crate) use self::progress::{Progress, ScaleState};
 use crate::TrainError;
 
 /// Writes a file in the place of the one that may be there; at any time there is one or the

@@ -4,11 +4,11 @@ use libtest_mimic::Trial;
 use zoo_backend::Opened;
 use zoo_train::{RunFolder, TrainOptions, Trained, Which, average, train};
 
-use crate::support::{Folder, config, config_text, said, zoo};
+use crate::support::{Folder, column, config, config_text, said, zoo};
 
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
     let [damaged, kept, full] = [opened.clone(), opened.clone(), opened.clone()];
-    let [flags, best] = [opened.clone(), opened.clone()];
+    let [flags, best, ties] = [opened.clone(), opened.clone(), opened.clone()];
     let mut trials = vec![
         Trial::test(
             "checkpoints::each_command_names_its_own_flag_for_a_whole_one",
@@ -28,6 +28,13 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
             "checkpoints::a_damaged_one_is_told_and_an_older_one_named",
             move || {
                 a_damaged_one(&damaged);
+                Ok(())
+            },
+        ),
+        Trial::test(
+            "checkpoints::of_those_as_good_the_best_has_the_lowest_loss",
+            move || {
+                as_good(&ties);
                 Ok(())
             },
         ),
@@ -205,6 +212,27 @@ fn the_last_and_the_best(opened: &Opened) {
     expected.sort_unstable();
     expected.dedup();
     assert_eq!(checkpoints.steps(), expected);
+}
+
+fn as_good(opened: &Opened) {
+    let folder = Folder::new();
+    let changes = [
+        "training.steps = 8",
+        "validation.every = 2",
+        "validation.metric = \"exact\"",
+        // No text of the letters is written in so few steps.
+        "optimizer.learning_rate = 1e-3",
+        "schedule.warmup = 0",
+    ];
+    let finished = train(&config(opened, &folder, &changes), &quiet()).unwrap();
+    let table = finished.folder.file("valid.csv");
+    assert_eq!(column(&table, "exact"), [0.0; 4]);
+    let losses = column(&table, "loss");
+    let lowest = (0..4)
+        .min_by(|a, b| losses[*a].total_cmp(&losses[*b]))
+        .unwrap();
+    assert!(lowest > 0, "it learns: {losses:?}");
+    assert_eq!(finished.best.unwrap().step, 2 * (lowest + 1));
 }
 
 fn a_full_disk(opened: &Opened) {
