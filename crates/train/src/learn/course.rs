@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use burn::optim::ModuleOptimizer;
-use burn::tensor::{Bytes, Tensor};
+use burn::tensor::Bytes;
 use zoo_config::{Clipping, Metric};
 use zoo_models::Strategy;
 use zoo_models::weights::Weights;
@@ -14,11 +14,12 @@ use super::optimizer::optimizer;
 use super::pass::Passes;
 use super::precision::{Scaling, burn_dtype};
 use super::schedule::Rates;
+use super::sum::{Sum, read};
 use super::{Ending, Example, Finished, Lesson, Started};
 use crate::TrainError;
 use crate::judge::{Exam, Judge, Judged, Judgement, Speech, bleu_of};
 use crate::learn::lesson::Part;
-use crate::run::{Best, Checkpoint, Numbers, Progress, Row, write_atomic};
+use crate::run::{Best, Checkpoint, Numbers, Progress, Row, TEST, write_atomic};
 use crate::show::Interval;
 use crate::trained::{Which, weights_of};
 use crate::write::generate_config;
@@ -41,27 +42,6 @@ pub(super) struct Course<'a, M: Judged> {
     /// Seconds of earlier parts of the run.
     before: f64,
     start: Instant,
-}
-
-/// Losses since they were last shown.
-struct Sum {
-    loss: Option<Tensor<1>>,
-    norm: Option<Tensor<1>>,
-    steps: usize,
-    tokens: usize,
-    start: Instant,
-}
-
-impl Sum {
-    fn new() -> Self {
-        Self {
-            loss: None,
-            norm: None,
-            steps: 0,
-            tokens: 0,
-            start: Instant::now(),
-        }
-    }
 }
 
 impl<'a, M: Judged> Course<'a, M> {
@@ -164,7 +144,7 @@ impl<'a, M: Judged> Course<'a, M> {
         }
         self.started.show.start(first, self.last_step);
         let mut ending = Ending::Complete;
-        let mut sum = Sum::new();
+        let mut sum = Sum::new(self.progress.unshown);
         while self.progress.step < self.last_step {
             self.step(&mut sum)?;
             let step = self.progress.step;
@@ -184,6 +164,7 @@ impl<'a, M: Judged> Course<'a, M> {
             let is_enough = self.is_enough() && !is_last;
             if step.is_multiple_of(checkpoint_every) || is_last || is_best || is_asked || is_enough
             {
+                self.progress.unshown = sum.unshown();
                 self.save(is_best)?;
             }
             if is_asked {
@@ -249,22 +230,15 @@ impl<'a, M: Judged> Course<'a, M> {
         self.progress.step = step;
         self.progress.position = self.lesson.batches.position();
         self.progress.scale = self.scaling.state();
-        sum.loss = Some(match sum.loss.take() {
-            Some(loss) => loss + passed.loss,
-            None => passed.loss,
-        });
-        sum.norm = size;
-        sum.steps += 1;
+        sum.add(passed.loss, size);
         Ok(())
     }
 
     /// Shows and notes the numbers since the last time.
     fn log(&mut self, sum: &mut Sum) -> Result<(), TrainError> {
-        let read = |tensor: Tensor<1>| f64::from(tensor.into_scalar::<f32>());
-        let Some(total) = sum.loss.take() else {
+        let Some(loss) = sum.take_mean() else {
             return Ok(());
         };
-        let loss = read(total) / sum.steps as f64;
         let step = self.progress.step;
         let seconds = self.seconds();
         let so_far = self.start.elapsed().as_secs_f64();
@@ -298,7 +272,7 @@ impl<'a, M: Judged> Course<'a, M> {
             step,
             values,
         })?;
-        *sum = Sum::new();
+        *sum = Sum::new(None);
         match loss.is_finite() {
             true => Ok(()),
             false => Err(TrainError::NotANumber {
@@ -432,7 +406,7 @@ impl<'a, M: Judged> Course<'a, M> {
                 Err(error) => return Err(error),
             }
             let judgement = self.asked(&model, &self.lesson.test, self.judge(0))?;
-            self.note("test", &judgement)?;
+            self.note(TEST, &judgement)?;
             self.write_result(&judgement, step)?;
             test = Some(judgement);
         }

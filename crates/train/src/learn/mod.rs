@@ -15,6 +15,7 @@ mod optimizer;
 mod pass;
 mod precision;
 mod schedule;
+mod sum;
 
 use std::time::Instant;
 
@@ -33,6 +34,7 @@ use self::lesson::Lesson;
 pub(crate) use self::lesson::check_lengths;
 pub use self::model::Learns;
 pub(crate) use self::schedule::Falls;
+pub(crate) use self::sum::Unshown;
 use crate::run::{About, Best, Lock, Opening, RunFolder};
 use crate::show::Show;
 use crate::{AnyModel, Examples, Judged, Judgement, Tokenizers, TrainError, read_texts};

@@ -33,7 +33,7 @@ pub use self::checkpoint::{Checkpoint, Checkpoints};
 pub(crate) use self::folder::Opening;
 pub use self::folder::RunFolder;
 pub(crate) use self::lock::Lock;
-pub(crate) use self::numbers::{Numbers, Row, last_rows};
+pub(crate) use self::numbers::{Numbers, Row, TEST, last_rows};
 pub use self::progress::Best;
 pub(crate) use self::progress::{Progress, ScaleState};
 use crate::TrainError;

@@ -15,8 +15,11 @@ use crate::TrainError;
 
 const LINES: &str = "metrics.jsonl";
 
+/// The part of what comes after the last step.
+pub(crate) const TEST: &str = "test";
+
 /// Numbers of a step.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Row {
     /// `train`, `valid` or `test`.
     pub(crate) part: String,
@@ -45,10 +48,11 @@ impl Numbers {
         if last_step > 0 && path.is_file() {
             let text = std::fs::read_to_string(&path).map_err(TrainError::file(&path))?;
             // The last line of a run that was killed may be half there.
-            let whole = text
-                .lines()
-                .filter_map(|line| serde_json::from_str(line).ok());
-            rows = whole.filter(|row: &Row| row.step <= last_step).collect();
+            let whole = text.lines().filter_map(row_of);
+            // A test comes after the last step, and so comes again.
+            let is_before =
+                |row: &Row| row.step < last_step || (row.step == last_step && row.part != TEST);
+            rows = whole.filter(is_before).collect();
         }
         let lines: String = rows.iter().map(line).collect();
         write_atomic(&path, lines.as_bytes())?;
@@ -146,10 +150,7 @@ impl Numbers {
 pub(crate) fn last_rows(folder: &RunFolder) -> Vec<Row> {
     let text = std::fs::read_to_string(folder.file(LINES)).unwrap_or_default();
     let mut last: Vec<Row> = vec![];
-    for row in text
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Row>(line).ok())
-    {
+    for row in text.lines().filter_map(row_of) {
         match last.iter_mut().find(|own| own.part == row.part) {
             Some(own) => *own = row,
             None => last.push(row),
@@ -158,8 +159,66 @@ pub(crate) fn last_rows(folder: &RunFolder) -> Vec<Row> {
     last
 }
 
+/// What a line says, with every bit: `serde_json` reads decimals to within the last one alone, and
+/// a run that goes on would change numbers that were written before.
+fn row_of(line: &str) -> Option<Row> {
+    #[derive(Deserialize)]
+    struct Written {
+        part: String,
+        step: usize,
+        #[serde(flatten)]
+        values: BTreeMap<String, Option<f64>>,
+    }
+    let written: Written = serde_json::from_str(line).ok()?;
+    let exact = |name: &str| {
+        let (_, after) = line.split_once(&format!("\"{name}\":"))?;
+        let end = after.find([',', '}'])?;
+        after[..end].trim().parse::<f64>().ok()
+    };
+    let value = |(name, near): (String, Option<f64>)| {
+        let value = near.map_or(f64::NAN, |near| exact(&name).unwrap_or(near));
+        (name, value)
+    };
+    Some(Row {
+        part: written.part,
+        step: written.step,
+        values: written.values.into_iter().map(value).collect(),
+    })
+}
+
 fn line(row: &Row) -> String {
-    // Numbers that are not finite become null, and are left out when read again.
+    // Numbers that are not finite become null, and none when read again.
     let text = serde_json::to_string(row).unwrap_or_default();
     format!("{text}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_read_as_it_was_written() {
+        let mut bits = 1_u64;
+        for _ in 0..1000 {
+            bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let value = f64::from_bits(0x3FE0_0000_0000_0000 | bits >> 12);
+            let values = [
+                ("loss", value),
+                ("loss_scale", value * 1e9),
+                ("rate", value * 1e-9),
+            ];
+            let row = Row {
+                part: "train".to_owned(),
+                step: 7,
+                values: values.map(|(name, value)| (name.to_owned(), value)).into(),
+            };
+            assert_eq!(row_of(line(&row).trim_end()), Some(row));
+        }
+        let text = "{\"part\":\"train\",\"step\":2,\"loss\":1.5,\"norm\":null}";
+        let row = row_of(text).unwrap();
+        assert_eq!(row.values["loss"], 1.5);
+        assert!(row.values["norm"].is_nan());
+        assert_eq!(line(&row), format!("{text}\n"));
+        assert_eq!(row_of("{\"part\":\"train\",\"st"), None);
+    }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use zoo_config::Metric;
 use zoo_data::Position;
 
-use crate::learn::Falls;
+use crate::learn::{Falls, Unshown};
 
 /// How far a run has come.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -23,6 +23,9 @@ pub(crate) struct Progress {
     pub(crate) falls: Falls,
     /// What the loss is multiplied by.
     pub(crate) scale: Option<ScaleState>,
+    /// Losses that were not shown yet.
+    #[serde(default)]
+    pub(crate) unshown: Option<Unshown>,
     /// How long it took, in seconds.
     pub(crate) seconds: f64,
     /// Which parameter the optimizer means by which number.

@@ -103,3 +103,20 @@ pub(crate) fn last_weights(run: &Path) -> Vec<u8> {
     steps.sort();
     std::fs::read(steps.last().unwrap().join("weights.safetensors")).unwrap()
 }
+
+/// The rows of a run's `metrics.jsonl`, without what depends on the clock. Numbers are as they are
+/// written: what is read of decimals may differ in the last bit.
+pub(crate) fn rows(run: &Path) -> Vec<Vec<(String, String)>> {
+    let text = std::fs::read_to_string(run.join("metrics.jsonl")).unwrap();
+    let row = |line: &str| {
+        let inside = line.strip_prefix('{').unwrap().strip_suffix('}').unwrap();
+        let pairs = inside.split(',').map(|pair| pair.split_once(':').unwrap());
+        let pairs =
+            pairs.map(|(name, value)| (name.trim_matches('"').to_owned(), value.to_owned()));
+        let of_clock = ["seconds", "tokens_per_second"];
+        pairs
+            .filter(|(name, _)| !of_clock.contains(&name.as_str()))
+            .collect()
+    };
+    text.lines().map(row).collect()
+}
