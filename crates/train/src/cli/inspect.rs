@@ -48,6 +48,9 @@ impl Inspect {
                 self.path.display()
             )));
         }
+        if let Some((folder, step)) = RunFolder::of_checkpoint(&self.path) {
+            return print(out, &self.of_checkpoint(&folder, step)?);
+        }
         let path = match self.path.join(WEIGHTS) {
             of_checkpoint if of_checkpoint.is_file() => of_checkpoint,
             _ => self.path.clone(),
@@ -75,6 +78,54 @@ impl Inspect {
         Ok(text)
     }
 
+    fn of_checkpoint(&self, folder: &RunFolder, step: usize) -> Result<String, TrainError> {
+        let config = folder.config()?;
+        let checkpoints = folder.checkpoints();
+        let place = |step: usize| checkpoints.folder_of(step).display().to_string();
+        let checkpoint = checkpoints.read_or(step, |whole| format!("it is {}", place(whole)))?;
+        let path = checkpoints.folder_of(step);
+        let progress = &checkpoint.progress;
+        let best = match &progress.best {
+            Some(best) => {
+                let value = value(&best.metric, best.value);
+                format!("{} {value}, after step {}", best.metric, count(best.step))
+            }
+            None => "none was validated".to_owned(),
+        };
+        let rows = [
+            (
+                "model",
+                format!("{} on {}", config.model.word(), config.data.word()),
+            ),
+            ("run", folder.path().display().to_string()),
+            (
+                "step",
+                format!(
+                    "{}, in epoch {}, after {}",
+                    count(step),
+                    count(progress.position.epoch + 1),
+                    line::time(progress.seconds)
+                ),
+            ),
+            ("best", best),
+        ];
+        let mut about = format!("{}, {}\n", path.display(), size(&path));
+        for (name, value) in rows {
+            about += &format!("  {name:<8}  {value}\n");
+        }
+        let mut parts = vec![about];
+        if self.config {
+            parts.push(config.to_toml());
+        }
+        parts.push(summary(folder, &config)? + "\n");
+        parts.extend(numbers(folder, step));
+        parts.push(match self.weights {
+            true => all_tensors(&checkpoint.weights),
+            false => tensors_by_part(&checkpoint.weights),
+        });
+        Ok(parts.join("\n"))
+    }
+
     fn of_run(&self, folder: &RunFolder) -> Result<String, TrainError> {
         let config = folder.config()?;
         let mut parts = vec![about(folder, &config)];
@@ -83,9 +134,7 @@ impl Inspect {
         }
         parts.push(summary(folder, &config)? + "\n");
         parts.push(checkpoints(folder));
-        if let Some(numbers) = numbers(folder) {
-            parts.push(numbers);
-        }
+        parts.extend(numbers(folder, usize::MAX));
         if self.weights {
             let (weights, _) = weights_of(folder, self.checkpoint)?;
             parts.push(all_tensors(&weights));
@@ -191,9 +240,9 @@ fn checkpoints(folder: &RunFolder) -> String {
     "checkpoints\n".to_owned() + &aligned(&rows)
 }
 
-/// The last numbers of each part.
-fn numbers(folder: &RunFolder) -> Option<String> {
-    let rows = last_rows(folder);
+/// The last numbers of each part, up to a step.
+fn numbers(folder: &RunFolder, up_to: usize) -> Option<String> {
+    let rows = last_rows(folder, up_to);
     if rows.is_empty() {
         return None;
     }

@@ -54,6 +54,21 @@ impl RunFolder {
         }
     }
 
+    /// The run that a checkpoint's folder belongs to, and the checkpoint's step; nothing for a
+    /// folder that lies elsewhere.
+    pub(crate) fn of_checkpoint(path: &Path) -> Option<(Self, usize)> {
+        // A path such as `.` has no names in it.
+        let whole = path.canonicalize().ok()?;
+        let run = Self::existing(whole.parent()?.parent()?).ok()?;
+        let checkpoints = run.checkpoints();
+        let mut steps = checkpoints.steps().into_iter();
+        let step = steps.find(|step| {
+            let own = checkpoints.folder_of(*step).canonicalize();
+            own.is_ok_and(|own| own == whole)
+        })?;
+        Some((run, step))
+    }
+
     /// Whether what is asked for can be done with the folder as it is. Nothing is changed yet.
     pub(crate) fn check(&self, opening: Opening, config: &Config) -> Result<(), TrainError> {
         let folder = || self.path.clone();

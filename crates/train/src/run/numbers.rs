@@ -146,11 +146,13 @@ impl Numbers {
     }
 }
 
-/// The last row of each part, in the order they first came; none where there are no numbers yet.
-pub(crate) fn last_rows(folder: &RunFolder) -> Vec<Row> {
+/// The last row of each part up to a step, in the order they first came; none where there are no
+/// numbers yet.
+pub(crate) fn last_rows(folder: &RunFolder, up_to: usize) -> Vec<Row> {
     let text = std::fs::read_to_string(folder.file(LINES)).unwrap_or_default();
     let mut last: Vec<Row> = vec![];
-    for row in text.lines().filter_map(row_of) {
+    let rows = text.lines().filter_map(row_of);
+    for row in rows.filter(|row| row.step <= up_to) {
         match last.iter_mut().find(|own| own.part == row.part) {
             Some(own) => *own = row,
             None => last.push(row),

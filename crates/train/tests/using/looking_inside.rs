@@ -13,6 +13,7 @@ pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
     vec![
         runs.trial("average::it_is_the_mean_of_checkpoints", average),
         runs.trial("inspect::a_run_is_described", a_run),
+        runs.trial("inspect::a_checkpoint_is_described", a_checkpoint),
         runs.trial("inspect::a_file_is_enough", a_file),
         runs.trial("new::a_template_is_a_config", new),
     ]
@@ -113,6 +114,36 @@ fn a_run(runs: &Runs) {
     );
 }
 
+fn a_checkpoint(runs: &Runs) {
+    let run = &runs.finished(Kind::Transformer).folder;
+    let path = run.checkpoints().folder_of(4);
+    let path = path.to_str().unwrap();
+    let text = inspect(&[path]);
+    for part in [
+        "step-00000004, ",
+        "transformer on copy",
+        "4, in epoch 2, after ",
+        "best      exact ",
+        "Transformer of 1 + 1 layers",
+        "last numbers\n",
+        "valid  step 4",
+        "--weights lists them",
+    ] {
+        assert!(text.contains(part), "no {part} in:\n{text}");
+    }
+    assert!(!text.contains("step 6"), "what came later: {text}");
+    let config = inspect(&[path, "--config"]);
+    assert!(
+        config.contains("[model]\nkind = \"transformer\""),
+        "{config}"
+    );
+    let weights = inspect(&[path, "--weights"]);
+    assert!(
+        weights.contains("encoder.layers.0.attention.query.weight"),
+        "{weights}"
+    );
+}
+
 fn a_file(runs: &Runs) {
     let checkpoint = runs
         .finished(Kind::Classifier)
@@ -120,8 +151,14 @@ fn a_file(runs: &Runs) {
         .checkpoints()
         .folder_of(2);
     let file = checkpoint.join("weights.safetensors");
-    let [of_folder, of_file] = [&checkpoint, &file].map(|path| inspect(&[path.to_str().unwrap()]));
-    assert_eq!(of_folder, of_file);
+    let of_file = inspect(&[file.to_str().unwrap()]);
+    // A checkpoint that was taken out of its run is a file of weights.
+    let alone = runs.file("alone");
+    std::fs::create_dir_all(&alone).unwrap();
+    std::fs::copy(&file, alone.join("weights.safetensors")).unwrap();
+    let of_folder = inspect(&[alone.to_str().unwrap()]);
+    let after_name = |text: &str| text.split_once(", ").unwrap().1.to_owned();
+    assert_eq!(after_name(&of_folder), after_name(&of_file));
     assert!(of_file.contains("layers"), "{of_file}");
     assert!(of_file.contains("--weights lists them"), "{of_file}");
     // The same as another format.
