@@ -134,9 +134,15 @@ impl Weights {
                     .collect::<Result<_, WeightsError>>()?;
                 let metadata = HashMap::from([(CHECKSUM.to_owned(), self.checksum())]);
                 let (beside, reserved) = AtomicFile::create(path).map_err(failed)?;
+                let rights = reserved.metadata().map(|it| it.permissions());
                 drop(reserved);
                 safetensors::serialize_to_file(views, Some(metadata), beside.path())
                     .map_err(|error| file_error(path, std::io::Error::other(error)))?;
+                // The crate's files are for their owner alone; ours are for those who may read
+                // the others beside them.
+                rights
+                    .and_then(|rights| std::fs::set_permissions(beside.path(), rights))
+                    .map_err(|error| file_error(path, error))?;
                 match over {
                     true => beside.commit().map_err(failed),
                     false => beside.commit_new().map_err(failed),

@@ -80,6 +80,14 @@ fn leaves_what_it_promises(opened: &Opened) {
     ] {
         assert!(run.file(name).is_file(), "there is no {name}");
     }
+    // Who may read one of them may read all of them.
+    let checkpoint = run.checkpoints().folder_of(4);
+    let rights = ["state.json", "weights.safetensors", "optimizer.bpk"].map(|name| {
+        let about = std::fs::metadata(checkpoint.join(name)).unwrap();
+        about.permissions()
+    });
+    assert_eq!(rights[0], rights[1]);
+    assert_eq!(rights[0], rights[2]);
     // What was resolved reads back to the same.
     assert_eq!(
         run.config().unwrap(),
