@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use zoo_train::cli;
+use zoo_train::{TrainError, cli};
 
 /// Trains models with any attention, and uses what was trained
 #[derive(Parser)]
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     // No lock: training prints by itself.
     let out = &mut std::io::stdout();
     let done = match Zoo::parse().command {
-        Command::Train(train) => train.run(),
+        Command::Train(train) => return ended(train.run()),
         Command::Eval(eval) => eval.run(out),
         Command::Translate(translate) => translate.run(out),
         Command::Classify(classify) => classify.run(out),
@@ -41,8 +41,13 @@ fn main() -> ExitCode {
         Command::Inspect(inspect) => inspect.run(out),
         Command::New(new) => new.run(out),
     };
+    ended(done.map(|()| ExitCode::SUCCESS))
+}
+
+/// How the program ends, with a word about what went wrong.
+fn ended(done: Result<ExitCode, TrainError>) -> ExitCode {
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         // Whoever read it has read enough.
         Err(error) if cli::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {

@@ -1,6 +1,7 @@
 //! `zoo train`: a config becomes a run.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use burn::train::Interrupter;
@@ -46,18 +47,22 @@ pub struct Train {
     pub plain: bool,
 }
 
+/// What shells say of a program that Ctrl-C ended: 128, and 2 for the signal.
+const INTERRUPTED: u8 = 130;
+
 impl Train {
-    /// Runs the command.
+    /// Runs the command, and says how the program ends: a run that was interrupted is saved, and
+    /// not over, which scripts are to know.
     ///
     /// # Errors
     ///
     /// Those of [`train`].
-    pub fn run(self) -> Result<(), TrainError> {
+    pub fn run(self) -> Result<ExitCode, TrainError> {
         let overrides = self.overrides()?;
         let config = Config::read(&self.config, &overrides)?;
         if self.print_config {
             print!("{}", config.to_toml());
-            return Ok(());
+            return Ok(ExitCode::SUCCESS);
         }
         config.check_files(&self.config, &overrides)?;
         let options = TrainOptions {
@@ -96,7 +101,10 @@ impl Train {
             println!("test: {}", values.join("  "));
         }
         println!("{folder}");
-        Ok(())
+        Ok(match finished.ending {
+            Ending::Interrupted => ExitCode::from(INTERRUPTED),
+            Ending::Complete | Ending::Early => ExitCode::SUCCESS,
+        })
     }
 
     fn overrides(&self) -> Result<Vec<Override>, ConfigError> {

@@ -1,6 +1,7 @@
 //! A run that was stopped or killed ends as one that never was.
 
 use std::path::Path;
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use burn::train::Interrupter;
@@ -37,6 +38,8 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
                 after_stop(opened, &changes);
             },
         ),
+        #[cfg(unix)]
+        trial("ctrl_c_saves_and_is_told_by_the_exit_code", interrupted),
         trial("another_config_is_no_continuation", with_another_config),
         trial("one_process_learns_in_a_folder_at_a_time", one_at_a_time),
     ]
@@ -210,12 +213,7 @@ fn one_at_a_time(opened: &Opened) {
         .spawn()
         .unwrap();
     let run = folder.join("runs/small");
-    let start = Instant::now();
-    while RunFolder::existing(&run).map_or(0, |run| run.checkpoints().steps().len()) == 0 {
-        assert!(start.elapsed() < PATIENCE, "there is no checkpoint");
-        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait_for_checkpoint(&run, &mut child);
     let refusals = ["--resume", "--overwrite"].map(|flag| {
         let output = zoo(&["train", path, "--plain", flag]).output().unwrap();
         (output.status.success(), said(&output))
@@ -249,4 +247,43 @@ fn one_at_a_time(opened: &Opened) {
     .output()
     .unwrap();
     assert!(output.status.success(), "{}", said(&output));
+}
+
+fn wait_for_checkpoint(run: &Path, child: &mut Child) {
+    let start = Instant::now();
+    while RunFolder::existing(run).map_or(0, |run| run.checkpoints().steps().len()) == 0 {
+        assert!(start.elapsed() < PATIENCE, "there is no checkpoint");
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[cfg(unix)]
+fn interrupted(opened: &Opened) {
+    let folder = Folder::new();
+    let changes = ["training.steps = 200000", "training.checkpoint_every = 1"];
+    let path = folder.write("small.toml", config_text(opened, &folder, &changes));
+    let path = path.to_str().unwrap();
+    let mut child = zoo(&["train", path, "--plain"])
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_for_checkpoint(&folder.join("runs/small"), &mut child);
+    let signal = format!("kill -INT {}", child.id());
+    let sent = std::process::Command::new("sh")
+        .args(["-c", &signal])
+        .status();
+    assert!(sent.unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let output = zoo(&[
+        "train",
+        path,
+        "--plain",
+        "--resume",
+        "--set",
+        "training.steps=1",
+    ])
+    .output()
+    .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
 }
