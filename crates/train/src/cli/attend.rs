@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use zoo_pictures::Theme;
 
 use super::input::Input;
@@ -21,17 +21,18 @@ const PAGE: &str = "attention.html";
 /// alignment of a seq2seq model, or the words and sentences of a HAN's document. --svg and --png
 /// write one heat map.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("given").required(true).args(["text", "file"]))]
 pub struct Attend {
     /// Which run, and how.
     #[command(flatten)]
     pub using: Using,
 
     /// The text that is read
-    #[arg(long, value_name = "TEXT", required_unless_present = "file")]
+    #[arg(long, value_name = "TEXT")]
     pub text: Option<String>,
 
     /// A file with the text, of one line or several; - is standard input
-    #[arg(long, value_name = "FILE", conflicts_with = "text")]
+    #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
 
     /// What is made of it; what the model writes by itself, if not given

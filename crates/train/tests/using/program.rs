@@ -91,6 +91,7 @@ fn mistakes(runs: &Runs) {
             "",
             "is a transformer, which cannot generate",
         ),
+        (vec!["attend", &run], "", "<--text <TEXT>|--file <FILE>>"),
         (vec!["new", "gtp"], "", "did you mean gpt?"),
     ] {
         let output = zoo(&words, input);
