@@ -1,6 +1,6 @@
 //! Texts made of texts by a run that was trained.
 
-use zoo_data::PairTokenizers;
+use zoo_data::{PairTokenizers, UNKNOWN};
 use zoo_models::{GenerateConfig, Limits};
 
 use crate::{AnyModel, Tokenizers, TrainError, Trained, Translates};
@@ -78,6 +78,22 @@ impl Trained {
                 Ok(Translated::Texts(texts.collect::<Result<_, TrainError>>()?))
             })
             .collect()
+    }
+
+    /// How many tokens each of these texts becomes, and how many of them are unknown: the model
+    /// sees that there is something, and not what.
+    ///
+    /// # Errors
+    ///
+    /// [`TrainError::WrongModel`] if the model translates nothing.
+    pub fn unknown_tokens(&self, texts: &[&str]) -> Result<Vec<(usize, usize)>, TrainError> {
+        let (_, tokenizers, _) = self.translator()?;
+        let ids = tokenizers.source().encode_all(texts.iter().copied())?;
+        let counts = ids.iter().map(|ids| {
+            let unknown = ids.iter().filter(|id| **id == UNKNOWN).count();
+            (ids.len(), unknown)
+        });
+        Ok(counts.collect())
     }
 
     /// The model that writes texts for texts, its tokenizers, and what it takes.

@@ -67,14 +67,18 @@ impl Translate {
         }
         let mut kept = vec![];
         let mut too_long = 0;
-        input.in_batches(self.batch, |lines| {
+        let mut unknown = Unknown::default();
+        let read = input.in_batches(self.batch, |lines| {
+            unknown.count(&trained, lines)?;
             let text = self.lines(&trained, &config, lines, &mut too_long)?;
             match &self.to {
                 Some(_) => kept.extend_from_slice(text.as_bytes()),
                 None => print(out, &text)?,
             }
             Ok(())
-        })?;
+        });
+        unknown.tell();
+        read?;
         if let Some(path) = &self.to {
             write_atomic(path, &kept)?;
         }
@@ -129,5 +133,42 @@ impl Translate {
             }
         }
         Ok(written)
+    }
+}
+
+/// What the tokenizer has no token for, over all lines: told once.
+#[derive(Default)]
+struct Unknown {
+    lines: usize,
+    tokens: usize,
+    of_lines: usize,
+    of_tokens: usize,
+}
+
+impl Unknown {
+    fn count(&mut self, trained: &Trained, lines: &[Line]) -> Result<(), TrainError> {
+        let texts: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
+        for (all, unknown) in trained.unknown_tokens(&texts)? {
+            self.of_lines += 1;
+            self.of_tokens += all;
+            self.tokens += unknown;
+            self.lines += usize::from(unknown > 0);
+        }
+        Ok(())
+    }
+
+    fn tell(&self) {
+        let Self {
+            lines,
+            tokens,
+            of_lines,
+            of_tokens,
+        } = self;
+        if *tokens > 0 {
+            eprintln!(
+                "{tokens} of {of_tokens} tokens, in {lines} of {of_lines} lines, are unknown to the \
+                 tokenizer: the model sees that something is there, and not what"
+            );
+        }
     }
 }

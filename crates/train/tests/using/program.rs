@@ -63,6 +63,14 @@ fn lines_go_through(runs: &Runs) {
         !complained.contains("Ctrl-D") && !complained.contains("> "),
         "{complained}"
     );
+    assert!(!complained.contains("unknown"), "{complained}");
+    let output = zoo(
+        &["translate", &run, "--batch", "1"],
+        "a zwölf\nb\nzwölf zwölf a\n",
+    );
+    let complained = text(&output.stderr);
+    let expected = "3 of 6 tokens, in 2 of 3 lines, are unknown to the tokenizer";
+    assert_eq!(complained.matches(expected).count(), 1, "{complained}");
     let run = runs.word(Kind::Classifier);
     let output = zoo(&["classify", &run, "--top", "1"], "[ MAX 1 2 ]\n");
     assert_eq!(text(&output.stdout).split('\t').count(), 2);
