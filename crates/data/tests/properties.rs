@@ -278,3 +278,50 @@ proptest! {
         prop_assert_eq!(said.as_slice(), tokens.get(1..).unwrap_or_default());
     }
 }
+
+/// Tokenizers of each kind, as they are written.
+static WRITTEN: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let texts = ["the cat sat on the mat", "好久不见 the dog", "a b c a b"];
+    [
+        TokenizerConfig::chars(),
+        TokenizerConfig::words(),
+        TokenizerConfig::bpe(300),
+    ]
+    .map(|config| {
+        let tokenizer = config.train(texts).expect("texts");
+        tokenizer.to_json().expect("a tokenizer is JSON")
+    })
+    .to_vec()
+});
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..few() })]
+
+    /// A file of a tokenizer that was cut, written into or mixed up is refused in words, or is one
+    /// that works: nothing that is read from it ends the program later.
+    #[test]
+    fn damaged_tokenizer_files_are_refused_or_work(
+        which in 0..3_usize,
+        at in any::<prop::sample::Index>(),
+        until in any::<prop::sample::Index>(),
+        instead in prop_oneof![Just(String::new()), "[0-9]{1,4}", text(), Just("null".to_owned())],
+        asked in text(),
+    ) {
+        let whole = &WRITTEN[which];
+        let places: Vec<usize> = whole.char_indices().map(|(at, _)| at).collect();
+        let (a, b) = (*at.get(&places), *until.get(&places));
+        let (from, to) = (a.min(b), a.max(b).min(a.min(b) + 40));
+        let to = (to..=whole.len()).find(|at| whole.is_char_boundary(*at)).unwrap_or(whole.len());
+        let damaged = format!("{}{instead}{}", &whole[..from], &whole[to..]);
+        let file = File::new(&damaged);
+        match Tokenizer::load(&file.0) {
+            Ok(tokenizer) => {
+                if let Ok(ids) = tokenizer.encode(&asked) {
+                    prop_assert!(ids.iter().all(|id| (*id as usize) < tokenizer.vocabulary()));
+                    let _ = tokenizer.decode(&ids);
+                }
+            }
+            Err(error) => prop_assert!(!error.to_string().is_empty()),
+        }
+    }
+}

@@ -2,14 +2,19 @@
 
 use libtest_mimic::Trial;
 use zoo_backend::Opened;
-use zoo_train::{RunFolder, TrainOptions, Trained, Which, average, train};
+use zoo_train::{RunFolder, TrainError, TrainOptions, Trained, Which, average, train};
 
 use crate::support::{Folder, column, config, config_text, said, zoo};
 
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
     let [damaged, kept, full] = [opened.clone(), opened.clone(), opened.clone()];
     let [flags, best, ties] = [opened.clone(), opened.clone(), opened.clone()];
+    let any = opened.clone();
     let mut trials = vec![
+        Trial::test("checkpoints::any_byte_that_changed_is_noticed", move || {
+            any_byte(&any);
+            Ok(())
+        }),
         Trial::test(
             "checkpoints::each_command_names_its_own_flag_for_a_whole_one",
             move || {
@@ -60,6 +65,58 @@ fn quiet() -> TrainOptions {
         quiet: true,
         ..TrainOptions::default()
     }
+}
+
+/// Whatever happens to a file of a checkpoint, it is not read, and the other one is named.
+fn any_byte(opened: &Opened) {
+    let folder = Folder::new();
+    let steps = ["training.steps = 2", "training.checkpoint_every = 1"];
+    train(&config(opened, &folder, &steps), &quiet()).unwrap();
+    let checkpoints = RunFolder::existing(folder.join("runs/small"))
+        .unwrap()
+        .checkpoints();
+    let mut drawn = 1_u64;
+    let mut draw = |below: usize| {
+        drawn = drawn
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (drawn >> 33) as usize % below
+    };
+    for name in [
+        "weights.safetensors",
+        "optimizer.bpk",
+        "state.json",
+        "checksums.json",
+    ] {
+        let path = checkpoints.folder_of(2).join(name);
+        let whole = std::fs::read(&path).unwrap();
+        for _ in 0..50 {
+            let mut bytes = whole.clone();
+            let at = draw(bytes.len());
+            match draw(3) {
+                0 => bytes[at] ^= 1 << draw(8),
+                1 => bytes.truncate(at),
+                _ => bytes.insert(at, b' ' + draw(90) as u8),
+            }
+            std::fs::write(&path, &bytes).unwrap();
+            let same = name == "checksums.json" && is_same_json(&bytes, &whole);
+            match checkpoints.read(2) {
+                Ok(_) => assert!(same, "{name} changed at {at}, and was read"),
+                Err(TrainError::Damaged { instead, .. }) => {
+                    assert_eq!(instead.map(|it| it.whole), Some(1), "{name}, {at}");
+                }
+                Err(other) => panic!("{name}, {at}: {other}"),
+            }
+        }
+        std::fs::write(&path, &whole).unwrap();
+        checkpoints.read(2).unwrap();
+    }
+}
+
+/// A space more between words of JSON changes nothing.
+fn is_same_json(a: &[u8], b: &[u8]) -> bool {
+    let read = |bytes| serde_json::from_slice::<serde_json::Value>(bytes).ok();
+    read(a).is_some() && read(a) == read(b)
 }
 
 fn a_damaged_one(opened: &Opened) {

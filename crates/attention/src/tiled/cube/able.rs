@@ -43,12 +43,13 @@ const fn layout([side, rows, fours, chunk]: [usize; 4]) -> Layout {
 // The first that fits is taken, forward and backward, unless others are tried. The more rows
 // and columns a unit has, the more often each number is used that it loads; but a GPU hides the time of loading by having
 // many units at work, each of which takes registers and shared memory: on an H200 16 by 16
-// units of 4 by 4 numbers were best, ARCHITECTURE.md has the times. A software adapter computes
+// units of 4 by 4 numbers were best forward, and 8 by 8 of 4 by 8 on the way back, ARCHITECTURE.md
+// has the times. A software adapter computes
 // one cube after the other, and the larger the blocks the better. With longer chunks units wait
 // for each other less often.
 const ON_A_GPU: [[Layout; 2]; 2] = [
     [layout([16, 4, 1, 8]), layout([8, 4, 2, 8])],
-    [layout([16, 4, 1, 4]), layout([8, 4, 2, 4])],
+    [layout([8, 4, 2, 8]), layout([16, 4, 1, 4])],
 ];
 const IN_SOFTWARE: [[Layout; 2]; 2] = [[layout([8, 8, 2, 4]), layout([8, 4, 2, 4])]; 2];
 
@@ -213,13 +214,12 @@ fn preferred(
     }))
 }
 
-/// Layouts of which any may be the fastest on some GPU. On an H200 the second is best for the
-/// way back of 16,384 queries, and the first for that of 2,048.
+/// Layouts of which any may be the fastest on some GPU.
 #[cfg(any(feature = "autotune", test))]
 pub(super) fn worth_trying(pass: Pass) -> Vec<Layout> {
     let units = match pass {
         Pass::Forward => [[16, 4, 1, 8], [8, 4, 2, 8], [16, 4, 1, 4]],
-        Pass::Backward => [[16, 4, 1, 4], [8, 4, 2, 8], [8, 4, 2, 4]],
+        Pass::Backward => [[8, 4, 2, 8], [16, 4, 1, 4], [8, 4, 2, 4]],
     };
     units.into_iter().map(layout).chain(BY_MATRICES).collect()
 }
