@@ -60,7 +60,7 @@ impl Train {
             print!("{}", config.to_toml());
             return Ok(());
         }
-        config.check_files(&self.config, &overrides)?;
+        config.check_files(&self.config, &overrides, self.resume)?;
 
         let backends = Backends::one(config.backend.word, self.install);
         let environment = backends.prepare()?;

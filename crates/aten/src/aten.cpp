@@ -166,9 +166,11 @@ char *zoo_aten_layer_norm_backward(at::Tensor **out, const at::Tensor *arrived,
 char *zoo_aten_of_numbers(at::Tensor **out, float *numbers, const int64_t *dims, size_t rank,
                           void *owner, void (*done)(void *)) {
   return guarded([&] {
-    auto deleter = [owner, done](void *) { done(owner); };
-    auto tensor = at::from_blob(numbers, at::IntArrayRef(dims, rank), deleter,
-                                at::TensorOptions().dtype(at::kFloat));
+    // As a context, it is done with on every way out.
+    auto tensor = at::for_blob(numbers, at::IntArrayRef(dims, rank))
+                      .context(owner, done)
+                      .options(at::TensorOptions().dtype(at::kFloat))
+                      .make_tensor();
     out[0] = new at::Tensor(std::move(tensor));
   });
 }

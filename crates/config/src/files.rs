@@ -6,6 +6,9 @@ use crate::error::{ConfigError, Mistake, Place, Problem};
 use crate::tree::{Node, Value};
 use crate::{Config, Data, Files, Override};
 
+/// The key of a tokenizer that is there already.
+const TOKENIZER: &str = "tokenizer.load";
+
 impl Config {
     /// The files that a run reads, each with its key.
     pub fn files<'a>(&'a self) -> Vec<(&'static str, &'a Path)> {
@@ -25,7 +28,7 @@ impl Config {
             _ => [vec![], vec![], vec![]],
         };
         let listed = [
-            ("tokenizer.load", paths(self.tokenizer.load())),
+            (TOKENIZER, paths(self.tokenizer.load())),
             ("data.train", train),
             ("data.valid", valid),
             ("data.test", test),
@@ -34,14 +37,22 @@ impl Config {
         listed.into_iter().flat_map(each).collect()
     }
 
-    /// Whether the files are there that this config, read from `path` with these changes, names.
-    /// They would otherwise be missed after a device was opened, or a program built.
+    /// Whether the files are there that this config, read from `path` with these changes, names
+    /// for a run that begins or resumes. They would otherwise be missed after a device was opened,
+    /// or a program built.
     ///
     /// # Errors
     ///
     /// [`ConfigError::NoFiles`] with the line, the key and the path of each that is not.
-    pub fn check_files(&self, path: &Path, overrides: &[Override]) -> Result<(), ConfigError> {
-        let files = self.files();
+    pub fn check_files(
+        &self,
+        path: &Path,
+        overrides: &[Override],
+        resumes: bool,
+    ) -> Result<(), ConfigError> {
+        let mut files = self.files();
+        // A run has the tokenizer in its folder.
+        files.retain(|(key, _)| !(resumes && *key == TOKENIZER));
         let missing: Vec<_> = files.iter().filter(|(_, path)| !is_there(path)).collect();
         let Some((key, _)) = missing.first() else {
             return Ok(());
@@ -92,8 +103,11 @@ fn paths(files: Option<&Files>) -> Vec<&Path> {
 
 /// Whether a file or folder is there; `archive.zip#name` is one if the archive is.
 fn is_there(path: &Path) -> bool {
-    let archive = path.to_str().and_then(|text| text.rsplit_once('#'));
-    path.exists() || archive.is_some_and(|(archive, _)| Path::new(archive).exists())
+    let text = path.to_string_lossy();
+    match text.split_once(".zip#") {
+        Some((archive, _)) => Path::new(&format!("{archive}.zip")).exists(),
+        None => path.exists(),
+    }
 }
 
 #[cfg(test)]
@@ -102,7 +116,13 @@ mod tests {
 
     #[test]
     fn a_file_in_an_archive_is_there_if_the_archive_is() {
-        assert!(is_there(Path::new("Cargo.toml#inside")));
-        assert!(!is_there(Path::new("Cargo.tml#inside")));
+        let name = format!("zoo-files-{}.zip", std::process::id());
+        let archive = std::env::temp_dir().join(name);
+        std::fs::write(&archive, "").expect("a file");
+        let inside = |name: &str| PathBuf::from(format!("{}#{name}", archive.display()));
+        assert!(is_there(&inside("a.txt")) && is_there(&inside("dir#a.txt")));
+        std::fs::remove_file(&archive).expect("it was there");
+        assert!(!is_there(&inside("a.txt")));
+        assert!(!is_there(Path::new("Cargo.toml#inside")));
     }
 }

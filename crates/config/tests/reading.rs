@@ -66,7 +66,7 @@ fn missing_files_are_told_with_their_lines_and_keys() {
     ] {
         let config = Config::read(&file.0, &changes).expect("it is right");
         let said = config
-            .check_files(&file.0, &changes)
+            .check_files(&file.0, &changes, false)
             .expect_err("none is there");
         let expected = format!(
             "{name}:10:9: tokenizer.load: there is no /no/a.json\n\
@@ -87,5 +87,5 @@ fn missing_files_are_told_with_their_lines_and_keys() {
         .replace("/no/a.json", "src");
     let file = TestFile::new("there.toml", there.as_bytes());
     let config = Config::read(&file.0, &[]).expect("it is right");
-    assert!(config.check_files(&file.0, &[]).is_ok());
+    assert!(config.check_files(&file.0, &[], false).is_ok());
 }

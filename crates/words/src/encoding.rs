@@ -10,7 +10,7 @@ use std::fmt;
 /// let latin = NotUtf8::of(b"un\nn\xe9 ").expect("a byte of latin1");
 /// assert_eq!((latin.line, latin.byte), (2, 4));
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NotUtf8 {
     /// The line of the first wrong byte, counted from 1.
     pub line: usize,

@@ -185,21 +185,19 @@ impl Fit<'_> {
     }
 
     /// Tokens that are always there, and one more: what the data adds is known when it is read.
+    /// Without bytes among them, the key's own least is enough.
     fn tokenizer_size(&mut self, tokenizer: &Tokenizer) {
         let (size, byte_fallback) = match tokenizer {
             Tokenizer::Char(tokens) => (tokens.size, tokens.byte_fallback),
             Tokenizer::Word(tokens) => (tokens.size, false),
             Tokenizer::Bpe(tokens) => (Some(tokens.size), tokens.byte_fallback),
         };
-        let (bytes, what) = match byte_fallback {
-            true => (BYTES, "4 special ones, 256 bytes and one"),
-            false => (0, "4 special ones and one"),
-        };
-        let least = SPECIAL + bytes + 1;
-        if tokenizer.load().is_none()
+        let least = SPECIAL + BYTES + 1;
+        if byte_fallback
+            && tokenizer.load().is_none()
             && let Some(size) = size
         {
-            let allowed = format!("at least {least} ({what})");
+            let allowed = format!("at least {least} (4 special ones, 256 bytes and one)");
             self.range(&["tokenizer.size"], size >= least, &allowed, size);
         }
     }

@@ -47,10 +47,13 @@ impl Content {
 
     /// Bytes as text, without the mark that some programs put first.
     fn decode(name: String, bytes: Vec<u8>) -> Result<Self, DataError> {
-        if let Some(wrong) = NotUtf8::of(&bytes) {
-            return Err(DataError::Encoding { name, wrong });
-        }
-        let mut text = String::from_utf8_lossy(&bytes).into_owned();
+        let mut text = match String::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => {
+                let wrong = NotUtf8::of(error.as_bytes()).unwrap_or_default();
+                return Err(DataError::Encoding { name, wrong });
+            }
+        };
         if text.starts_with('\u{feff}') {
             text.remove(0);
         }

@@ -64,7 +64,7 @@ impl Train {
             print!("{}", config.to_toml());
             return Ok(ExitCode::SUCCESS);
         }
-        config.check_files(&self.config, &overrides)?;
+        config.check_files(&self.config, &overrides, self.resume)?;
         let options = TrainOptions {
             resume: self.resume,
             step: self.step,

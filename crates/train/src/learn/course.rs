@@ -69,8 +69,8 @@ impl<'a, M: Judged> Course<'a, M> {
                 folder: started.folder.path().into(),
             })?;
             let step = started.options.step.unwrap_or(newest);
-            let checkpoint =
-                checkpoints.read_or(step, |whole| format!("--step {whole} goes on from it"))?;
+            let goes_on = |whole: usize| format!("--step {whole} goes on from it");
+            let checkpoint = checkpoints.read_or(step, goes_on)?;
             model = checkpoint.weights.apply(model)?;
             let memory = Bytes::from_bytes_vec(checkpoint.optimizer);
             optimizer = optimizer
@@ -78,7 +78,7 @@ impl<'a, M: Judged> Course<'a, M> {
                 .map_err(|error| TrainError::Damaged {
                     folder: checkpoints.folder_of(step),
                     why: error.to_string(),
-                    instead: None,
+                    instead: checkpoints.nearest(step, goes_on),
                 })?;
             progress = checkpoint.progress;
             let about = started.about.clone();
@@ -399,8 +399,11 @@ impl<'a, M: Judged> Course<'a, M> {
                     step = of;
                 }
                 // All steps were made: that is not to be lost with one of its files.
-                Err(error @ TrainError::Damaged { .. }) => {
-                    let note = format!("{error}\nthe test is of the last weights instead");
+                Err(TrainError::Damaged { folder, why, .. }) => {
+                    let folder = folder.display();
+                    let note = format!(
+                        "{folder} is damaged: {why}\nthe test is of the last weights instead"
+                    );
                     self.started.show.note(&note);
                 }
                 Err(error) => return Err(error),

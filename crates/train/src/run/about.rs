@@ -80,8 +80,8 @@ impl About {
         }
     }
 
-    /// What `run.json` says of a run that is gone on with after a step: what it said before, as it
-    /// is, and with what it goes on now.
+    /// What `run.json` says of a run that is gone on with after a step: what it said before
+    /// (its keys are sorted then), and with what it goes on now.
     pub(crate) fn resumed(self, mut before: Value, step: usize) -> String {
         let now = Resumed {
             step,

@@ -150,16 +150,18 @@ impl Checkpoints {
                 },
             });
         }
-        self.read_from(step).map_err(|why| {
-            let whole = self.nearest_whole(step);
-            TrainError::Damaged {
-                folder: self.folder_of(step),
-                why,
-                instead: whole.map(|whole| Instead {
-                    whole,
-                    takes: takes(whole),
-                }),
-            }
+        self.read_from(step).map_err(|why| TrainError::Damaged {
+            folder: self.folder_of(step),
+            why,
+            instead: self.nearest(step, takes),
+        })
+    }
+
+    /// What can be taken in place of a step's checkpoint, and how.
+    pub(crate) fn nearest(&self, step: usize, takes: impl Fn(usize) -> String) -> Option<Instead> {
+        self.nearest_whole(step).map(|whole| Instead {
+            whole,
+            takes: takes(whole),
         })
     }
 

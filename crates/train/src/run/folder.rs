@@ -76,8 +76,11 @@ impl RunFolder {
         let is_there = self.path.symlink_metadata().is_ok();
         let is_empty = || {
             let entries = std::fs::read_dir(&self.path);
-            // The lock is there first: a run may have been killed before there was more.
-            entries.is_ok_and(|entries| entries.flatten().all(|entry| entry.file_name() == LOCK))
+            // A run may have been killed before there was more than its lock, or while the first
+            // of its files was written.
+            let begun = [LOCK.to_owned(), format!("{CONFIG}.partial")];
+            let is_begun = |name: std::ffi::OsString| begun.iter().any(|it| name == it.as_str());
+            entries.is_ok_and(|entries| entries.flatten().all(|it| is_begun(it.file_name())))
         };
         match opening {
             Opening::New if is_run => Err(TrainError::RunExists { folder: folder() }),

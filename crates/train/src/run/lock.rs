@@ -39,9 +39,9 @@ impl Lock {
                     process: holder(&path),
                 });
             }
-            // A disk that has no locks, such as some of a network: a run is worth more than this.
-            Err(TryLockError::Error(error)) if error.kind() == std::io::ErrorKind::Unsupported => {}
-            Err(TryLockError::Error(error)) => return Err(TrainError::file(&path)(error)),
+            // A disk that has no locks, such as many of a network, which say so in many ways: a
+            // run is worth more than this.
+            Err(TryLockError::Error(_)) => {}
         }
         let id = std::process::id();
         file.set_len(0)

@@ -72,7 +72,7 @@ fn any_byte(opened: &Opened) {
     let folder = Folder::new();
     let steps = ["training.steps = 2", "training.checkpoint_every = 1"];
     train(&config(opened, &folder, &steps), &quiet()).unwrap();
-    let checkpoints = RunFolder::existing(folder.join("runs/small"))
+    let checkpoints = RunFolder::existing(&folder.join("runs/small"))
         .unwrap()
         .checkpoints();
     let mut drawn = 1_u64;
@@ -215,22 +215,27 @@ fn flags_of_commands(opened: &Opened) {
 }
 
 fn best_is_damaged(opened: &Opened) {
-    let folder = Folder::new();
-    let changes = |steps: &'static str| {
-        [
-            steps,
+    let changed = |folder: &Folder, seed: usize, steps: usize| {
+        let changes = [
+            &format!("run.seed = {seed}"),
+            &format!("training.steps = {steps}"),
             "validation.every = 1",
             "validation.metric = \"loss\"",
-            // So large a step that the first is the best.
+            // Steps so large that more of them may well make it worse.
             "optimizer.learning_rate = 3.0",
             "schedule.warmup = 0",
-        ]
+        ];
+        config(opened, folder, &changes)
     };
-    let two = config(opened, &folder, &changes("training.steps = 2"));
-    let best = train(&two, &quiet()).unwrap().best.unwrap().step;
-    assert_eq!(best, 1);
-    damage(&folder, best);
-    let four = config(opened, &folder, &changes("training.steps = 4"));
+    // What is drawn differs from device to device: the first seed by which the first is the best.
+    let seed = (1..30).find(|seed| {
+        let whole = train(&changed(&Folder::new(), *seed, 4), &quiet());
+        whole.unwrap().best.unwrap().step == 1
+    });
+    let (folder, seed) = (Folder::new(), seed.expect("one of them"));
+    train(&changed(&folder, seed, 2), &quiet()).unwrap();
+    damage(&folder, 1);
+    let four = changed(&folder, seed, 4);
     let resume = TrainOptions {
         resume: true,
         ..quiet()
