@@ -11,8 +11,6 @@ use burn::tensor::{Device, Tensor, TensorData};
 /// backends is not the run's own, and may be a GPU that nobody asked for. What was read stays
 /// numbers here, until a step says which device its parameter is on.
 #[derive(Debug, Clone)]
-// One a parameter, and none of them read for long.
-#[allow(clippy::large_enum_variant)]
 pub enum AdamMemory<const D: usize> {
     /// As it was read.
     Read {
