@@ -19,7 +19,7 @@ mod loss;
 #[allow(deprecated)] // Burn 0.22 is the last to carry LibTorch; we carry it.
 mod place;
 
-pub use adam::{Adam, AdamConfig, AdamKind, AdamMemory};
+pub use adam::{Adam, AdamConfig, AdamKind};
 pub use dropout::{add_dropout, dropout, relu_dropout};
 pub use layer_norm::layer_norm;
 pub use loss::smoothed_cross_entropy;

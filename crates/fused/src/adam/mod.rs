@@ -11,20 +11,18 @@
 //! Decay](https://arxiv.org/abs/1711.05101), 2017.
 //!
 //! Burn's own does the same in a dozen operations, each of which goes through memory. States
-//! are written as Burn's, so that either goes on with the other's.
+//! are Burn's, so that either goes on with the other's.
 
 mod cpu;
-mod memory;
 #[allow(deprecated)] // Burn 0.22 is the last to carry NdArray and LibTorch; we carry them.
 mod ops;
 
 use burn::backend::Dispatch;
 use burn::config::Config;
-use burn::optim::{LearningRate, ModuleOptimizer, Optimizer};
+use burn::optim::{AdamState, AdaptiveMomentumState, LearningRate, ModuleOptimizer, Optimizer};
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 
-pub use self::memory::AdamMemory;
 use self::ops::AdamStep;
 use crate::place::has_body_for;
 
@@ -178,25 +176,21 @@ impl Adam {
 }
 
 impl Optimizer for Adam {
-    type State<const D: usize> = AdamMemory<D>;
+    type State<const D: usize> = AdamState<D>;
 
     fn step<const D: usize>(
         &self,
         rate: LearningRate,
         tensor: Tensor<D>,
         gradient: Tensor<D>,
-        state: Option<AdamMemory<D>>,
-    ) -> (Tensor<D>, Option<AdamMemory<D>>) {
-        let (before, first, second) = match state {
-            Some(AdamMemory::There {
-                time,
-                first,
-                second,
-            }) => (time, first, second),
-            Some(read) => read.on(&tensor.device()),
-            None => (0, tensor.zeros_like(), tensor.zeros_like()),
+        state: Option<AdamState<D>>,
+    ) -> (Tensor<D>, Option<AdamState<D>>) {
+        let (time, first, second) = match state {
+            Some(AdamState { momentum }) => {
+                (momentum.time + 1, momentum.moment_1, momentum.moment_2)
+            }
+            None => (1, tensor.zeros_like(), tensor.zeros_like()),
         };
-        let time = before + 1;
         let step = self.at(rate, time);
         let have_body = [&tensor, &gradient, &first, &second]
             .into_iter()
@@ -217,21 +211,12 @@ impl Optimizer for Adam {
         } else {
             composed(tensor, gradient, first, second, step)
         };
-        let memory = AdamMemory::There {
-            time,
-            first,
-            second,
-        };
-        (tensor, Some(memory))
+        let momentum = AdaptiveMomentumState::new(time, first, second);
+        (tensor, Some(AdamState::new(momentum)))
     }
 
-    fn to_device<const D: usize>(memory: AdamMemory<D>, device: &Device) -> AdamMemory<D> {
-        let (time, first, second) = memory.on(device);
-        AdamMemory::There {
-            time,
-            first,
-            second,
-        }
+    fn to_device<const D: usize>(state: AdamState<D>, device: &Device) -> AdamState<D> {
+        AdamState::new(state.momentum.to_device(device))
     }
 }
 
