@@ -1,7 +1,7 @@
 //! A run that was stopped or killed ends as one that never was.
 
-use std::path::Path;
-use std::process::Child;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Output};
 use std::time::{Duration, Instant};
 
 use burn::train::Interrupter;
@@ -203,31 +203,81 @@ fn with_another_config(opened: &Opened) {
     assert_eq!(train(&longer, &resume).unwrap().steps, 2);
 }
 
+/// A run in a process of its own that would go on for long, and has a checkpoint.
+struct Running {
+    folder: Folder,
+    child: Child,
+}
+
+impl Running {
+    fn begin(opened: &Opened) -> Self {
+        let folder = Folder::new();
+        let changes = ["training.steps = 200000", "training.checkpoint_every = 1"];
+        folder.write("small.toml", config_text(opened, &folder, &changes));
+        let child = zoo(&["train", folder.join("small.toml").to_str().unwrap()])
+            .arg("--plain")
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut running = Self { folder, child };
+        let start = Instant::now();
+        while RunFolder::existing(&running.run()).map_or(0, |run| run.checkpoints().steps().len())
+            == 0
+        {
+            assert!(start.elapsed() < PATIENCE, "there is no checkpoint");
+            assert!(running.goes_on(), "it ended by itself");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        running
+    }
+
+    fn run(&self) -> PathBuf {
+        self.folder.join("runs/small")
+    }
+
+    fn goes_on(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Another process on the same run.
+    fn again(&self, flags: &[&str]) -> Output {
+        let config = self.folder.join("small.toml");
+        let train = ["train", config.to_str().unwrap(), "--plain"];
+        zoo(&[&train, flags].concat()).output().unwrap()
+    }
+
+    /// The same, which goes on and is done at once.
+    fn resumed(&self) -> Output {
+        self.again(&["--resume", "--set", "training.steps=1"])
+    }
+}
+
+/// A test that fails leaves no process behind.
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 fn one_at_a_time(opened: &Opened) {
-    let folder = Folder::new();
-    let changes = ["training.steps = 200000", "training.checkpoint_every = 1"];
-    let path = folder.write("small.toml", config_text(opened, &folder, &changes));
-    let path = path.to_str().unwrap();
-    let mut child = zoo(&["train", path, "--plain"])
-        .stdout(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
-    let run = folder.join("runs/small");
-    wait_for_checkpoint(&run, &mut child);
-    let refusals = ["--resume", "--overwrite"].map(|flag| {
-        let output = zoo(&["train", path, "--plain", flag]).output().unwrap();
-        (output.status.success(), said(&output))
-    });
+    let mut running = Running::begin(opened);
+    let run = running.run();
+    let refusals = ["--resume", "--overwrite"].map(|flag| running.again(&[flag]));
     // Using what is there so far is nobody's loss.
     let inspected = zoo(&["inspect", run.to_str().unwrap()]).output().unwrap();
-    let is_running = child.try_wait().unwrap().is_none();
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert!(is_running, "it ended by itself");
-    for (is_done, said) in refusals {
-        assert!(!is_done, "{said}");
+    assert!(running.goes_on(), "it ended by itself");
+    running.kill();
+    for refused in refusals {
+        assert!(!refused.status.success(), "{}", said(&refused));
+        let said = said(&refused);
         let expected = match cfg!(unix) {
-            true => format!("is being trained by process {}, ", child.id()),
+            true => format!("is being trained by process {}, ", running.child.id()),
             false => "is being trained by another process".to_owned(),
         };
         assert!(said.contains(&expected), "{said}");
@@ -236,54 +286,19 @@ fn one_at_a_time(opened: &Opened) {
     }
     assert!(inspected.status.success(), "{}", said(&inspected));
     // A process that was killed has nothing any more.
-    let output = zoo(&[
-        "train",
-        path,
-        "--plain",
-        "--resume",
-        "--set",
-        "training.steps=1",
-    ])
-    .output()
-    .unwrap();
+    let output = running.resumed();
     assert!(output.status.success(), "{}", said(&output));
-}
-
-fn wait_for_checkpoint(run: &Path, child: &mut Child) {
-    let start = Instant::now();
-    while RunFolder::existing(run).map_or(0, |run| run.checkpoints().steps().len()) == 0 {
-        assert!(start.elapsed() < PATIENCE, "there is no checkpoint");
-        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
 
 #[cfg(unix)]
 fn interrupted(opened: &Opened) {
-    let folder = Folder::new();
-    let changes = ["training.steps = 200000", "training.checkpoint_every = 1"];
-    let path = folder.write("small.toml", config_text(opened, &folder, &changes));
-    let path = path.to_str().unwrap();
-    let mut child = zoo(&["train", path, "--plain"])
-        .stdout(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
-    wait_for_checkpoint(&folder.join("runs/small"), &mut child);
-    let signal = format!("kill -INT {}", child.id());
+    let mut running = Running::begin(opened);
+    let signal = format!("kill -INT {}", running.child.id());
     let sent = std::process::Command::new("sh")
         .args(["-c", &signal])
         .status();
     assert!(sent.unwrap().success());
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    let output = zoo(&[
-        "train",
-        path,
-        "--plain",
-        "--resume",
-        "--set",
-        "training.steps=1",
-    ])
-    .output()
-    .unwrap();
+    assert_eq!(running.child.wait().unwrap().code(), Some(130));
+    let output = running.resumed();
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
 }
