@@ -13,7 +13,7 @@ const LENGTH: usize = 2048;
 const TILE: usize = 64;
 
 fn main() -> std::io::Result<()> {
-    let folder = PathBuf::from(std::env::args().nth(1).unwrap_or("pictures".to_owned()));
+    let folder = PathBuf::from(std::env::args_os().nth(1).unwrap_or("pictures".into()));
     std::fs::create_dir_all(&folder)?;
     let shape = AttentionShape {
         batch: 1,

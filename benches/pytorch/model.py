@@ -4,9 +4,10 @@
 PyTorch, eager, written for speed: fused Adam, scaled_dot_product_attention, one matmul where
 one will do, caches in place. Nothing is compiled (torch.compile), as nothing is traced on our
 side. A step of training must lower the loss; what is generated is held against a whole forward
-pass.
+pass. Logits, or the loss and its gradients, are compared with those of the same model in float64.
 """
 
+import copy
 import json
 import math
 import pathlib
@@ -32,6 +33,8 @@ MODELS = {
 # As zoo-bench has them.
 LEARNING_RATE = 1e-3
 LEAST_STEPS = 8
+# How far results may be from those in float64, relative to these: as zoo-bench allows.
+ALLOWED = {"f32": 1e-3, "f16": 2e-2, "bf16": 1e-1}
 
 
 def main():
@@ -52,8 +55,12 @@ def main():
     if problem is None:
         seconds = sample(case.run_once, arguments)
         problem = case.is_still_right()
+        outcome = {"wrong": {"error": None, "detail": problem}}
     if problem is None:
-        measured = {"seconds": seconds, "peak": peak, "error": None, "checked": checked}
+        error, problem, compared = case.against_float64(ALLOWED[arguments.dtype])
+        outcome = {"wrong": {"error": error if math.isfinite(error) else None, "detail": problem}}
+    if problem is None:
+        measured = {"seconds": seconds, "peak": peak, "error": error, "checked": f"{checked}; {compared}"}
         outcome = {"measured": measured}
     report = {
         "device": describe(device),
@@ -88,8 +95,7 @@ class Case:
 
     def train(self):
         self.optimizer.zero_grad(set_to_none=True)
-        logits = self.model(*self.inputs)
-        self.loss = F.cross_entropy(logits.flatten(0, -2), self.targets.flatten())
+        self.loss = self.loss_of(self.model)
         self.loss.backward()
         self.optimizer.step()
         wait_for(self.device)
@@ -140,6 +146,34 @@ class Case:
         if not short < 1e-3:
             return f"a token is {short:.1e} of all logits' spread below the best of a forward pass", None
         return None, f"{batch} x {new} tokens, each the best of a forward pass"
+
+    def against_float64(self, allowed):
+        """The largest error, what is wrong, if anything is, and what was compared."""
+        names = ["loss", "gradients", "loss after a step"] if self.is_training else ["logits"]
+        got, expected = self.results(self.model), self.results(copy.deepcopy(self.model).double())
+        errors = [((a.double() - b).norm() / b.norm()).item() for a, b in zip(got, expected)]
+        worst = max(range(len(errors)), key=lambda at: math.inf if math.isnan(errors[at]) else errors[at])
+        error, n = errors[worst], self.setup["n"]
+        if not error <= allowed:
+            return error, f"{names[worst]} {error:.1e} away from the reference, float64, at n = {n}; {allowed:.0e} is allowed", None
+        return error, None, f"{', '.join(names)} within {error:.1e} of the reference at n = {n}"
+
+    def results(self, model):
+        """The logits; in training the loss, all gradients, and the loss after a step along them."""
+        if not self.is_training:
+            with torch.inference_mode():
+                return [model(*self.inputs)]
+        model = copy.deepcopy(model)
+        optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
+        loss = self.loss_of(model)
+        optimizer.zero_grad()
+        loss.backward()
+        gradients = torch.cat([p.grad.flatten().double() for p in model.parameters() if p.grad is not None])
+        optimizer.step()
+        return [loss.detach(), gradients, self.loss_of(model).detach()]
+
+    def loss_of(self, model):
+        return F.cross_entropy(model(*self.inputs).flatten(0, -2), self.targets.flatten())
 
     def is_still_right(self):
         if self.is_training and not math.isfinite(self.loss.item()):

@@ -8,16 +8,17 @@ mod measure;
 mod model;
 mod timing;
 
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Parser;
 use zoo_backend::{BackendWord, Dtype};
-use zoo_comparison::case::{Case, Pass, Subject};
+use zoo_comparison::case::{Case, Pass, Subject, length};
 use zoo_comparison::fault::Fault;
 use zoo_comparison::model::{ModelName, Setup, Size};
-use zoo_words::Mechanism;
+use zoo_words::{Mechanism, printable_text};
 
 use crate::timing::Sampling;
 
@@ -45,8 +46,8 @@ struct Arguments {
     model: Option<ModelName>,
 
     /// Its length, if not its own
-    #[arg(long)]
-    n: Option<usize>,
+    #[arg(long, value_parser = length)]
+    n: Option<NonZeroUsize>,
 
     /// forward, train, decode or generate
     #[arg(long, default_value = "forward")]
@@ -64,7 +65,7 @@ struct Arguments {
     #[arg(long, default_value = "10", value_parser = seconds)]
     patience: Duration,
 
-    /// Misbehave: hang, exhaust, wrong or crash
+    /// Misbehave: hang, exhaust, wrong, inexact or crash
     #[arg(long, hide = true)]
     fault: Option<Fault>,
 }
@@ -78,7 +79,7 @@ fn main() -> ExitCode {
     match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", printable_text(&format!("{error:#}")));
             ExitCode::FAILURE
         }
     }
@@ -99,13 +100,14 @@ fn run(arguments: &Arguments) -> Result<()> {
 
 impl Arguments {
     fn case(&self) -> Result<Case> {
+        let n = self.n.map(NonZeroUsize::get);
         let Some(name) = self.model else {
             let standard = Subject::Mechanism(Mechanism::Standard);
             let subject = self.subject.unwrap_or(standard);
-            return Ok(Case::of(subject, &self.problem, self.n, self.pass)?);
+            return Ok(Case::of(subject, &self.problem, n, self.pass)?);
         };
         let setup = Setup::new(name.model, name.size.unwrap_or(Size::Small));
-        let n = self.n.unwrap_or(setup.n);
+        let n = n.unwrap_or(setup.n);
         let setup = setup.at_length(n)?;
         let attention = match self.subject {
             Some(Subject::Mechanism(mechanism)) => mechanism,

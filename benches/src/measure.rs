@@ -23,7 +23,7 @@ pub(crate) fn measure(
         },
         Some(Fault::Exhaust) => exhaust(),
         Some(Fault::Crash) => panic!("made to crash"),
-        Some(Fault::Wrong) | None => {}
+        Some(Fault::Wrong | Fault::Inexact) | None => {}
     }
     zoo_backend::settle_allocator();
     let (mut body, mut counted) = (None, None);

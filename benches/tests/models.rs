@@ -89,7 +89,7 @@ fn measure(folder: &Folder, cases: Vec<Case>, faults: Vec<(usize, Fault)>) -> Ve
     let lines = comparison
         .run(&mut writer, &mut (), &AtomicBool::new(false))
         .expect("the disk takes it");
-    report::write(&folder.0, &run, &lines, Against::default()).expect("the disk takes it");
+    report::write(&folder.0, &run, &lines, &[], Against::default()).expect("the disk takes it");
     // Without the matmul that comes first.
     lines[1..].to_vec()
 }
@@ -106,11 +106,19 @@ fn every_model_is_measured_and_what_was_checked_is_written_down() {
         };
         let checked = measured.checked.as_deref().unwrap_or_default();
         let says = match case.pass {
-            Pass::Train => "loss ",
-            Pass::Generate => " tokens, each the best of a forward pass",
-            Pass::Forward | Pass::Decode => " finite results",
+            Pass::Train => ["loss ", "; loss, gradients, loss after a step within "],
+            Pass::Generate => [
+                " tokens, each the best of a forward pass",
+                "; logits within ",
+            ],
+            Pass::Forward | Pass::Decode => [" finite results", "; logits within "],
         };
-        assert!(checked.contains(says), "{:?}: {checked}", line.id);
+        for says in says {
+            assert!(checked.contains(says), "{:?}: {checked}", line.id);
+        }
+        // Two computations that are not the same one agree but for rounding.
+        let error = measured.error.expect("it was compared");
+        assert!((0.0..1e-3).contains(&error), "{:?}: {error}", line.id);
         assert!(measured.seconds.iter().all(|seconds| *seconds > 0.0));
         assert_eq!(line.tokens, case.tokens());
         assert!(line.work > 0.0, "{:?}", line.id);
@@ -151,6 +159,38 @@ fn a_model_that_is_wrong_has_no_time() {
         };
         assert!(detail.contains(says), "{detail}");
     }
+}
+
+/// Finite results that are one percent off, and a loss that falls all the same.
+#[test]
+fn a_model_that_is_slightly_off_is_wrong() {
+    let case = |model, pass| {
+        let attention = Mechanism::Flash;
+        Case::model(Setup::new(model, Size::Tiny), attention, pass)
+    };
+    let mut cases = vec![(case(Model::Classifier, Pass::Forward), "logits 1.0e-2 away")];
+    if !compiles_kernels() {
+        cases.push((
+            case(Model::Gpt, Pass::Train),
+            "1.0e-2 away from the reference",
+        ));
+        cases.push((case(Model::Gpt, Pass::Generate), "logits 1.0e-2 away"));
+    }
+    let (cases, says): (Vec<Case>, Vec<&str>) = cases.into_iter().unzip();
+    let faults = (0..cases.len()).map(|at| (at, Fault::Inexact)).collect();
+    let lines = measure(&Folder::new("inexact-models"), cases, faults);
+    for (line, says) in lines.iter().zip(says) {
+        let Outcome::Wrong { detail, error } = &line.outcome else {
+            panic!("{:?}: {:?}", line.id, line.outcome)
+        };
+        assert!(detail.contains(says), "{detail}");
+        assert!(
+            error.is_some_and(|error| (error - 0.01).abs() < 1e-3),
+            "{error:?}"
+        );
+    }
+    let table = terminal(&sections(&pool(&lines), Against::default()), None);
+    assert!(table.contains("WRONG"), "{table}");
 }
 
 #[test]

@@ -168,5 +168,5 @@ fn a_hang_a_crash_no_memory_and_a_wrong_result_are_rows_and_the_run_goes_on() {
     for word in ["TIMED OUT", "OUT OF MEMORY", "WRONG", "FAILED"] {
         assert!(table.contains(word), "{table}");
     }
-    report::write(&folder.0, &run, &lines, Against::default()).expect("the disk takes it");
+    report::write(&folder.0, &run, &lines, &[], Against::default()).expect("the disk takes it");
 }

@@ -44,9 +44,10 @@ pub fn argument<T>(number: usize, usual: T) -> Result<T, Box<dyn Error>>
 where
     T: std::str::FromStr<Err: std::fmt::Display>,
 {
-    match std::env::args().nth(1 + number) {
+    match std::env::args_os().nth(1 + number) {
         None => Ok(usual),
-        Some(text) => {
+        Some(word) => {
+            let text = word.to_string_lossy();
             let read = text.parse();
             read.map_err(|error| format!("argument {}, {text:?}: {error}", 1 + number).into())
         }

@@ -28,6 +28,7 @@ mod zoo;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use zoo_words::printable_text;
 
 #[derive(Parser)]
 #[command(
@@ -81,7 +82,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", printable_text(&format!("{error:#}")));
             ExitCode::FAILURE
         }
     }

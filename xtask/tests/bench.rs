@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use zoo_comparison::case::Pass;
-use zoo_comparison::record::{CaseId, CaseLine, FILE, Line, Measured, Outcome, RunInfo, Writer};
+use zoo_comparison::record::{
+    CaseId, CaseLine, FILE, Line, Measured, Outcome, Results, RunInfo, Writer,
+};
 
 fn bench(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_xtask"))
@@ -53,6 +55,27 @@ fn a_misspelt_name_gets_the_nearest() {
 }
 
 #[test]
+fn absurd_numbers_are_refused_at_once() {
+    for (flag, wrong) in [
+        ("--seq", "1000000000000"),
+        ("--seq", "0"),
+        ("--seq", "128,18446744073709551615"),
+        ("--threads", "2305843009213693952"),
+        ("--rounds", "1000000000000000000"),
+        ("--timeout", "18446744073709551615"),
+    ] {
+        let output = bench(&[flag, wrong]);
+        assert_eq!(output.status.code(), Some(2), "{flag} {wrong}");
+        let said = stderr(&output);
+        assert!(
+            said.contains("it must be a whole number from 1 to"),
+            "{said}"
+        );
+        assert!(said.contains(flag), "{said}");
+    }
+}
+
+#[test]
 fn a_problem_of_one_length_cannot_be_stretched() {
     let output = bench(&["--problem", "bert-base", "--seq", "512"]);
     assert_eq!(output.status.code(), Some(1));
@@ -84,10 +107,65 @@ fn a_model_that_cannot_have_the_attention_is_left_out_with_a_word() {
     let said = stderr(&bench(&arguments));
     std::fs::remove_dir_all(&folder).expect("the bench made it");
     assert!(
-        said.contains("note: han-small with linear, train, is left out"),
+        said.contains("skipped: linear in han-small at n = 128, train: its attention is additive"),
         "{said}"
     );
-    assert!(!said.contains("note: gpt"), "{said}");
+    assert!(!said.contains("in gpt"), "{said}");
+}
+
+/// On the terminal, as JSON, in the results file and in the report.
+#[cfg(unix)]
+#[test]
+fn a_case_that_is_not_run_is_named_everywhere_with_the_reason() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = std::env::temp_dir().join(format!("zoo-skipped-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a temporary folder");
+    let program = folder.join("zoo-bench");
+    std::fs::write(&program, "#!/bin/sh\nexit 1\n").expect("the disk takes it");
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&program, executable).expect("it is ours");
+    let named = "skipped: bigbird in decode-step at n = 1,024 and 8,192, decode: it has no \
+                 incremental decoding";
+    for format in ["table", "markdown", "json"] {
+        let out = folder.join(format);
+        let output = bench(&[
+            "--suite",
+            "decode",
+            "--mechanism",
+            "flash,bigbird",
+            "--rounds",
+            "1",
+            "--format",
+            format,
+            "--program",
+            program.to_str().expect("a plain path"),
+            "--out",
+            out.to_str().expect("a plain path"),
+        ]);
+        assert!(stderr(&output).contains(named), "{}", stderr(&output));
+        let answer = stdout(&output);
+        match format {
+            "json" => {
+                let answer: Vec<serde_json::Value> =
+                    serde_json::from_str(&answer).expect("it is JSON");
+                let skipped = answer
+                    .iter()
+                    .filter(|case| case["skipped"]["subject"] == "bigbird");
+                assert_eq!(skipped.count(), 2);
+            }
+            _ => assert!(answer.contains(named), "{answer}"),
+        }
+        let results = Results::read(&out).expect("readable");
+        let lengths: Vec<usize> = results.skipped.iter().map(|case| case.n).collect();
+        assert_eq!(lengths, [1024, 8192]);
+        let page = std::fs::read_to_string(out.join("report.html")).expect("it was written");
+        assert!(page.contains(named), "{page}");
+        // A report of the same results names them again.
+        let again = bench(&["report", out.to_str().expect("a plain path")]);
+        assert!(stdout(&again).contains(named), "{}", stdout(&again));
+    }
+    std::fs::remove_dir_all(&folder).expect("it was created above");
 }
 
 #[test]

@@ -209,3 +209,41 @@ fn the_doctor_speaks_json() {
         ]
     );
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn arguments_need_not_be_utf_8() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    let wrong = OsStr::from_bytes(b"caf\xe9");
+    let folder = Empty::new("not-utf-8");
+    let out = folder.0.join(wrong);
+    for (words, path, expected) in [
+        (&["train"][..], wrong, "caf\u{fffd}"),
+        (&["train", "a.toml", "--set"], wrong, "invalid UTF-8"),
+        (&["bench", "--backend"], wrong, "invalid"),
+        (
+            // Measures nothing, and says so.
+            &[
+                "bench",
+                "--quick",
+                "--mechanism",
+                "flash",
+                "--program",
+                "/bin/false",
+                "--out",
+            ],
+            out.as_os_str(),
+            "results: ",
+        ),
+        (&["bench", "report"], wrong, "caf\u{fffd}"),
+        (&[], wrong, "unrecognized subcommand"),
+    ] {
+        let output = xtask(words).arg(path).output().expect("it starts");
+        let said = stderr(&output);
+        assert!(!output.status.success(), "{words:?}");
+        assert!(!said.contains("panicked"), "{words:?}: {said}");
+        assert!(said.contains(expected), "{words:?}: {said}");
+    }
+}

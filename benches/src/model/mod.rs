@@ -4,6 +4,7 @@ mod batch;
 mod classify;
 mod gpt;
 mod han;
+mod reference;
 mod seq2seq;
 mod transformer;
 
@@ -59,7 +60,8 @@ const LEARNING_RATE: f64 = 1e-3;
 const STEPS: usize = 8;
 
 /// Measures a model: memory first, on a process that has done nothing yet but load the code;
-/// then whether it is right, and then the time.
+/// then whether it is right, and then the time; in the end its results are compared with those of
+/// a reference.
 pub(crate) fn measure_model(
     setup: &Setup,
     attention: Mechanism,
@@ -139,11 +141,20 @@ impl Measurement<'_> {
         if let Err(detail) = work.is_still_right() {
             return Ok((wrong(detail), counted));
         }
+        drop(work);
+        // Last, as it takes memory and time of its own.
+        let (error, compared) = match self.against_reference::<S>(&device)? {
+            Ok(compared) => compared,
+            Err((error, detail)) => {
+                let error = error.is_finite().then_some(error);
+                return Ok((Outcome::Wrong { error, detail }, counted));
+            }
+        };
         let measured = Measured {
             seconds,
             peak,
-            error: None,
-            checked: Some(checked),
+            error,
+            checked: Some(format!("{checked}; {compared}")),
         };
         Ok((Outcome::Measured(measured), counted))
     }

@@ -6,6 +6,12 @@
 //! and the [memory-efficient one](efficient_attention) with all it can be told on CUDA, the [way
 //! back](layer_norm_backward) from its layer norm, a [step of Adam](adam_step) in one kernel, and
 //! tensors of [numbers that are there already](of_numbers).
+//!
+//! Devices, dtypes, layouts and sizes are checked before a kernel or a slice looks at memory.
+
+mod host;
+
+pub use self::host::{Strided, host_slice, host_slice_mut, host_strided, meta};
 
 use std::ffi::{CStr, c_char, c_void};
 use std::{fmt, ptr};
@@ -15,6 +21,12 @@ use torch_sys::C_tensor;
 
 unsafe extern "C" {
     fn zoo_aten_free(message: *mut c_char);
+    fn zoo_aten_host_data(
+        out: *mut *mut f32,
+        is_contiguous: *mut bool,
+        tensor: *const C_tensor,
+    ) -> *mut c_char;
+    fn zoo_aten_meta(out: *mut *mut C_tensor, dims: *const i64, rank: usize) -> *mut c_char;
     fn zoo_aten_flash_forward(
         out: *mut *mut C_tensor,
         query: *const C_tensor,
@@ -301,8 +313,9 @@ pub fn layer_norm_backward(
 ///
 /// If there are not as many numbers as the dimensions say.
 pub fn of_numbers(numbers: Vec<f32>, dims: &[usize]) -> Result<Tensor, Error> {
+    let count = dims.iter().try_fold(1usize, |n, dim| n.checked_mul(*dim));
     assert!(
-        dims.iter().product::<usize>() == numbers.len(),
+        count == Some(numbers.len()),
         "a tensor of {dims:?} cannot have {} numbers",
         numbers.len()
     );

@@ -1,5 +1,7 @@
 //! That the bindings do what LibTorch does.
 
+use std::cell::Cell;
+
 use super::*;
 
 #[test]
@@ -99,4 +101,263 @@ fn what_cannot_be_computed_is_said() {
         "{said}"
     );
     assert!(said.contains("CPU"), "{said}");
+}
+
+fn ones(size: &[i64]) -> Tensor {
+    Tensor::ones(size, (Kind::Float, Device::Cpu))
+}
+
+/// What a step with a changed argument is refused with; arguments are the parameter, its
+/// gradient, both moments and the time.
+fn refused_step(change: impl FnOnce(&mut [Tensor; 5])) -> String {
+    let mut tensors = [
+        ones(&[2, 3]),
+        ones(&[2, 3]),
+        ones(&[2, 3]),
+        ones(&[2, 3]),
+        time_on(Device::Cpu, 1),
+    ];
+    change(&mut tensors);
+    let adam = Adam {
+        is_adamw: false,
+        rate: 0.1,
+        betas: [0.9, 0.999],
+        decay: 0.0,
+        epsilon: 1e-8,
+    };
+    let [parameter, gradient, first, second, time] = &mut tensors;
+    adam_step(parameter, gradient, [first, second], time, adam)
+        .expect_err("a step with tensors that do not fit")
+        .to_string()
+}
+
+/// LibTorch's kernel for the CPU takes the size of the parameter for that of all.
+#[test]
+fn a_step_with_tensors_that_do_not_fit_is_refused() {
+    let prefix = "LibTorch's Adam failed: ";
+    let like = "must be contiguous and like the parameter, Strided Float [2, 3] on cpu, got";
+    for (at, name) in [
+        (1, "the gradient"),
+        (2, "the first moment"),
+        (3, "the second moment"),
+    ] {
+        assert_eq!(
+            refused_step(|tensors| tensors[at] = ones(&[2, 2])),
+            format!("{prefix}{name} {like} Strided Float [2, 2] on cpu")
+        );
+        assert_eq!(
+            refused_step(|tensors| tensors[at] = ones(&[2, 3]).to_kind(Kind::Double)),
+            format!("{prefix}{name} {like} Strided Double [2, 3] on cpu")
+        );
+        assert_eq!(
+            refused_step(|tensors| tensors[at] = ones(&[3, 2]).transpose(0, 1)),
+            format!("{prefix}{name} {like} non-contiguous Strided Float [2, 3] on cpu")
+        );
+        assert_eq!(
+            refused_step(|tensors| tensors[at] = meta(&[2, 3])),
+            format!("{prefix}{name} {like} Strided Float [2, 3] on meta")
+        );
+        assert_eq!(
+            refused_step(|tensors| tensors[at] = ones(&[2, 3]).to_sparse_sparse_dim(2)),
+            format!("{prefix}{name} {like} Sparse Float [2, 3] on cpu")
+        );
+        assert_eq!(
+            refused_step(|tensors| tensors[at] = Tensor::new()),
+            format!("{prefix}{name} {like} an undefined tensor")
+        );
+    }
+    assert_eq!(
+        refused_step(|tensors| tensors[0] = ones(&[2, 1]).expand([2, 3], false)),
+        format!(
+            "{prefix}the parameter must be contiguous and of a floating-point dtype, got \
+             non-contiguous Strided Float [2, 3] on cpu"
+        )
+    );
+    assert_eq!(
+        refused_step(|tensors| tensors[4] = ones(&[0])),
+        format!("{prefix}time must be one Float on cpu, got Strided Float [0] on cpu")
+    );
+}
+
+/// Arguments are the upstream gradient, the input, gamma, the means and the factors.
+fn refused_norm(change: impl FnOnce(&mut [Tensor; 5])) -> String {
+    let mut tensors = [
+        ones(&[4, 5]),
+        ones(&[4, 5]),
+        ones(&[5]),
+        ones(&[4, 1]),
+        ones(&[4, 1]),
+    ];
+    change(&mut tensors);
+    let [arrived, input, gamma, mean, factor] = &tensors;
+    layer_norm_backward([arrived, input, gamma], [mean, factor])
+        .expect_err("a norm of tensors that do not fit")
+        .to_string()
+}
+
+#[test]
+fn a_norm_of_tensors_that_do_not_fit_is_refused() {
+    let prefix = "LibTorch's layer norm, backward, failed: ";
+    let input = "Strided Float [4, 5] on cpu";
+    assert_eq!(
+        refused_norm(|tensors| tensors[0] = ones(&[1, 5])),
+        format!(
+            "{prefix}the upstream gradient must be like input, {input}, got Strided Float [1, 5] on cpu"
+        )
+    );
+    assert_eq!(
+        refused_norm(|tensors| tensors[0] = meta(&[4, 5])),
+        format!(
+            "{prefix}the upstream gradient must be like input, {input}, got Strided Float [4, 5] on meta"
+        )
+    );
+    assert_eq!(
+        refused_norm(|tensors| tensors[2] = ones(&[7])),
+        format!(
+            "{prefix}gamma must be the last dimensions of input, {input}, got Strided Float [7] on cpu"
+        )
+    );
+    for (at, name) in [(3, "mean"), (4, "factor")] {
+        let expected = format!(
+            "{prefix}{name} must be one number for each of the 4 rows of input, {input}, got"
+        );
+        assert_eq!(
+            refused_norm(|tensors| tensors[at] = ones(&[1, 1])),
+            format!("{expected} Strided Float [1, 1] on cpu")
+        );
+        assert_eq!(
+            refused_norm(|tensors| tensors[at] = ones(&[4, 1]).to_kind(Kind::Int64)),
+            format!("{expected} Strided Long [4, 1] on cpu")
+        );
+    }
+}
+
+#[test]
+fn attention_of_tensors_that_do_not_fit_is_refused() {
+    let query = ones(&[2, 5, 4, 8]);
+    let described = "Strided Float [2, 5, 4, 8] on cpu";
+    let full = Efficient {
+        mask: Mask::Nothing,
+        bias: None,
+        scale: 1.0,
+        dropout: None,
+    };
+    let key = "key must be of the batch, width, dtype and device of query,";
+    for (other, got) in [
+        (ones(&[1, 5, 4, 8]), "Strided Float [1, 5, 4, 8] on cpu"),
+        (ones(&[2, 5, 4, 7]), "Strided Float [2, 5, 4, 7] on cpu"),
+        (meta(&[2, 5, 4, 8]), "Strided Float [2, 5, 4, 8] on meta"),
+    ] {
+        let expected = format!("failed: {key} {described}, got {got}");
+        let errors = [
+            flash_attention([&query, &other, &query], false, 1.0, None).err(),
+            cudnn_attention([&query, &other, &query], false, 1.0).err(),
+            efficient_attention([&query, &other, &query], &full).err(),
+        ];
+        for error in errors {
+            let error = error.expect("a key that does not fit").to_string();
+            assert!(error.ends_with(&expected), "{error}");
+        }
+    }
+    let bias = ones(&[2, 4, 5, 4]);
+    let told = Efficient {
+        bias: Some(&bias),
+        ..full
+    };
+    let error = efficient_attention([&query, &query, &query], &told)
+        .expect_err("a bias that does not fit")
+        .to_string();
+    let expected = "failed: bias must be of the dtype and device of query and [2, 4, 5, 5], got \
+                    Strided Float [2, 4, 5, 4] on cpu";
+    assert!(error.ends_with(expected), "{error}");
+}
+
+#[test]
+fn slices_are_of_f32_in_the_hosts_memory_alone() {
+    // SAFETY: nothing else uses these tensors.
+    let slice = |tensor: &Tensor| unsafe { host_slice(tensor) }.map(|slice| slice.into_owned());
+    let error = |tensor: &Tensor| slice(tensor).expect_err("no memory to look at").to_string();
+    let prefix = "LibTorch's access to host memory failed: the tensor must be Strided Float on \
+                  cpu, got";
+    assert_eq!(
+        error(&meta(&[3])),
+        format!("{prefix} Strided Float [3] on meta")
+    );
+    let half = ones(&[3]).to_kind(Kind::Half);
+    assert_eq!(error(&half), format!("{prefix} Strided Half [3] on cpu"));
+    let sparse = ones(&[3]).to_sparse_sparse_dim(1);
+    assert_eq!(error(&sparse), format!("{prefix} Sparse Float [3] on cpu"));
+    assert_eq!(slice(&ones(&[0, 4])), Ok(vec![]));
+
+    let mut table = Tensor::from_slice(&[0.0f32, 1.0, 2.0, 3.0, 4.0, 5.0]).reshape([2, 3]);
+    assert_eq!(
+        slice(&table.transpose(0, 1)),
+        Ok(vec![0.0, 3.0, 1.0, 4.0, 2.0, 5.0])
+    );
+    // SAFETY: as above.
+    let strided = unsafe { host_strided::<2>(&table) }.map(|found| found.map(|found| found.1));
+    assert_eq!(strided, Ok(Some([3, 1])));
+    let column = table.narrow(1, 1, 1);
+    // SAFETY: as above.
+    let strided = unsafe { host_strided::<2>(&column) };
+    assert_eq!(strided, Ok(Some(([1.0, 2.0, 3.0, 4.0].as_slice(), [3, 1]))));
+    // SAFETY: as above.
+    unsafe { host_slice_mut(&mut table) }.expect("contiguous")[4] = 9.0;
+    assert_eq!(table.double_value(&[1, 1]), 9.0);
+    let mut turned = table.transpose(0, 1);
+    // SAFETY: as above.
+    let refused = unsafe { host_slice_mut(&mut turned) }.map(|_| ());
+    let refused = refused.expect_err("not contiguous").to_string();
+    assert!(
+        refused.ends_with("got [3, 2] with strides [1, 3]"),
+        "{refused}"
+    );
+}
+
+thread_local! {
+    static HAS_NO_MEMORY: Cell<bool> = const { Cell::new(false) };
+}
+
+unsafe extern "C" {
+    fn malloc(size: usize) -> *mut c_void;
+    fn strlen(text: *const c_char) -> usize;
+}
+
+/// Takes the place of libc's in this program, so that it can fail.
+///
+/// # Safety
+///
+/// As libc's: a string that ends with zero.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn strdup(text: *const c_char) -> *mut c_char {
+    if HAS_NO_MEMORY.get() {
+        return ptr::null_mut();
+    }
+    // SAFETY: of the caller.
+    let size = unsafe { strlen(text) } + 1;
+    // SAFETY: any size.
+    let copy = unsafe { malloc(size) }.cast::<c_char>();
+    if !copy.is_null() {
+        // SAFETY: so many bytes on either side.
+        unsafe { ptr::copy_nonoverlapping(text, copy, size) };
+    }
+    copy
+}
+
+/// A null pointer in place of its message once meant success, and tensors that were not there.
+#[test]
+fn an_error_without_memory_for_its_message_is_an_error() {
+    let tensor = ones(&[1, 4, 2, 8]);
+    for _ in 0..2 {
+        HAS_NO_MEMORY.set(true);
+        let result = flash_attention([&tensor, &tensor, &tensor], false, 1.0, None);
+        HAS_NO_MEMORY.set(false);
+        assert_eq!(
+            result
+                .map(|_| ())
+                .expect_err("there is none for the host")
+                .to_string(),
+            "LibTorch's flash attention failed: an error whose message did not fit into memory"
+        );
+    }
 }

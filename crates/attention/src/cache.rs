@@ -85,7 +85,8 @@ impl KvCache {
     ///
     /// # Panics
     ///
-    /// If the sizes changed since the first.
+    /// If the two do not fit together, there are none, or their sizes, dtype or device changed
+    /// since the first. The cache is then what it was before.
     pub fn append(&mut self, key: Tensor<4>, value: Tensor<4>) -> [Tensor<4>; 2] {
         let (rooms, filled) = self.append_in_room(key, value);
         rooms.map(|rows| rows.slice_dim(2, 0..filled))
@@ -98,14 +99,9 @@ impl KvCache {
         key: Tensor<4>,
         value: Tensor<4>,
     ) -> ([Tensor<4>; 2], usize) {
-        let [batch, kv_heads, new, _] = key.dims();
-        let [value_batch, value_heads, value_new, _] = value.dims();
-        assert!(
-            [batch, kv_heads, new] == [value_batch, value_heads, value_new],
-            "a cache: value must be [batch = {batch}, kv_heads = {kv_heads}, new = {new}, d_value] \
-             like the keys, got {:?}",
-            value.dims()
-        );
+        // The rows are taken out to be changed in place: nothing may fail from there on.
+        self.check(&key, &value);
+        let [_, _, new, _] = key.dims();
         let filled = match self.kept {
             Kept::All(_) => self.length + new,
             Kept::Last(size) => size.min(self.length + new),
@@ -121,6 +117,49 @@ impl KvCache {
         self.rows = Some(rows.clone());
         self.length += new;
         (rows, filled)
+    }
+
+    /// Sees to it that new rows fit together and to those that are there.
+    ///
+    /// # Panics
+    ///
+    /// If they do not.
+    fn check(&self, key: &Tensor<4>, value: &Tensor<4>) {
+        assert!(
+            self.rows.is_some() || self.is_empty(),
+            "a cache: an earlier append failed halfway, and its rows are lost; do: begin again with \
+             a new cache"
+        );
+        let [batch, kv_heads, new, _] = key.dims();
+        let [value_batch, value_heads, value_new, _] = value.dims();
+        assert!(
+            [batch, kv_heads, new] == [value_batch, value_heads, value_new],
+            "a cache: value must be [batch = {batch}, kv_heads = {kv_heads}, new = {new}, d_value] \
+             like the keys, got {:?}",
+            value.dims()
+        );
+        assert!(new > 0, "a cache: at least one new row expected, got 0");
+        let first = match &self.rows {
+            Some(rows) => rows.each_ref(),
+            None => [key, value],
+        };
+        let (dtype, device) = (first[0].dtype(), first[0].device());
+        for (first, new) in first.into_iter().zip([key, value]) {
+            let [own_batch, own_heads, _, own_width] = first.dims();
+            let [batch, heads, _, width] = new.dims();
+            assert!(
+                [batch, heads, width] == [own_batch, own_heads, own_width],
+                "a cache: new rows must be [batch = {own_batch}, kv_heads = {own_heads}, new, \
+                 {own_width}] like the first, got {:?}",
+                new.dims()
+            );
+            assert!(
+                new.dtype() == dtype && new.device() == device,
+                "a cache: new rows must be {dtype:?} on {device:?} like the first, got {:?} on {:?}",
+                new.dtype(),
+                new.device()
+            );
+        }
     }
 
     /// The rows, with room for so many, and the new ones in their places.
@@ -214,13 +253,6 @@ pub(crate) fn examples_of(tensor: Tensor<4>, examples: &[usize]) -> Tensor<4> {
 
 fn put(rows: Tensor<4>, new: Tensor<4>, at: usize) -> Tensor<4> {
     let [batch, heads, count, width] = new.dims();
-    let [own_batch, own_heads, _, own_width] = rows.dims();
-    assert!(
-        [batch, heads, width] == [own_batch, own_heads, own_width],
-        "a cache: new rows must be [batch = {own_batch}, kv_heads = {own_heads}, new, {own_width}] \
-         like the first, got {:?}",
-        new.dims()
-    );
     rows.slice_assign([0..batch, 0..heads, at..at + count, 0..width], new)
 }
 

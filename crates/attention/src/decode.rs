@@ -9,7 +9,7 @@ use burn::tensor::{DType, Tensor};
 use crate::cache::KvCache;
 use crate::linear::{FeatureMap, LinearState, refuse_scores, retention_decays};
 use crate::mechanism::{Mechanism, MechanismConfig, attend};
-use crate::{AttentionOptions, Pattern, flash, which_body};
+use crate::{AttentionOptions, AttentionShape, Pattern, flash, which_body};
 
 /// What a mechanism keeps of the places before, and how it goes on.
 ///
@@ -163,7 +163,7 @@ impl DecodeCache {
     /// # Panics
     ///
     /// If there is more than one place, the sizes changed since the first, or the options
-    /// are none that what is kept can follow.
+    /// are none that what is kept can follow. The cache is then what it was before.
     pub fn step(
         &mut self,
         query: Tensor<4>,
@@ -192,9 +192,21 @@ impl DecodeCache {
             new == [1, 1, 1],
             "{OP}: a query, a key and a value, got {new:?} of them"
         );
+        // All arguments are checked before anything changes.
+        let shape = AttentionShape::of(OP, &query, &key, &value);
+        let dtypes = [query.dtype(), key.dtype(), value.dtype()];
+        assert!(
+            dtypes == [dtypes[0]; 3],
+            "{OP}: query, key and value must be of one dtype, got {dtypes:?}"
+        );
         let mechanism = self.mechanism.clone();
         match self.inside_for(&key, options) {
             Inside::Places(cache) => {
+                let seq_k = cache.len() + 1;
+                let shape = AttentionShape { seq_k, ..shape };
+                options.check(OP, &shape);
+                options.check_device(OP, &query.device());
+                options.pattern.check(OP, &shape);
                 let ([key, value], filled) = cache.append_in_room(key, value);
                 let lengths = vec![filled; query.dims()[0]];
                 let in_room = options.clone().with_pattern(Pattern::key_lengths(lengths));
@@ -295,7 +307,7 @@ impl DecodeCache {
             {
                 Inside::Window(KvCache::ring(window.saturating_add(1)))
             }
-            MechanismConfig::Retention => {
+            MechanismConfig::Retention { .. } => {
                 state(LinearState::of_retention(retention_decays(kv_heads)))
             }
             _ => match drawn.or_else(|| FeatureMap::of_mechanism(mechanism)) {

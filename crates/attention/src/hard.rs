@@ -24,7 +24,7 @@ use burn::tensor::{Bool, FloatDType, Int, Tensor};
 use crate::counter::{draw, row_key};
 use crate::precision::{check, widen};
 use crate::standard::{
-    Attended, all_places, attend_by_weights, by_rows, changed, products, softmax,
+    Attended, all_places, attend_by_weights, by_rows, changed, may_hide, scores_of, softmax,
 };
 use crate::{AttentionOptions, AttentionShape};
 
@@ -83,7 +83,7 @@ pub fn hard(
     let [query, key, value] = [query, key, value].map(widen);
     let scale = options.scale.unwrap_or(shape.default_scale());
     let scores = changed(
-        products(query, key, scale, &shape),
+        scores_of(query, key, scale, &shape, may_hide(options)),
         options,
         all_places(&shape),
     );
@@ -98,13 +98,14 @@ pub fn hard(
             best + (soft.clone() - soft.detach())
         }
     };
-    attend_by_weights(weights, value, options, &shape, stored)
+    attend_by_weights(weights, value, options, &shape, stored, may_hide(options))
 }
 
 /// Temperatures that leave numbers in their range.
 pub(crate) const TEMPERATURES: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
 
-/// 1 for the first of the largest scores of a row, if it is seen, and 0 for the others.
+/// 1 for the first of the largest scores of a row, if it is seen, and 0 for the others; NaN for
+/// a score that is NaN.
 fn best(scores: Tensor<4>, hidden: Option<Tensor<4, Bool>>) -> Tensor<4> {
     let dims = scores.dims();
     let [.., seq_k] = dims;
@@ -124,6 +125,8 @@ fn best(scores: Tensor<4>, hidden: Option<Tensor<4, Bool>>) -> Tensor<4> {
     let first = places.clone().mask_fill(is_less, seq_k as f32).min_dim(3); // [batch, heads, seq_q, 1]
     let is_first = places.equal(first.expand(dims));
     let one = scores.zeros_like().mask_fill(is_first, 1.0);
+    // No comparison with NaN holds: a score that is NaN would choose the first key in silence.
+    let one = one.mask_where(scores.clone().is_nan(), scores);
     match hidden {
         Some(hidden) => one.mask_fill(hidden, 0.0),
         None => one,

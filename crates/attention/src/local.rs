@@ -24,7 +24,7 @@
 use burn::tensor::{Bool, FloatDType, Int, Tensor, TensorData};
 
 use crate::precision::{check, check_parameter, widen};
-use crate::standard::{Attended, all_places, attend_by_weights, changed, products, softmax};
+use crate::standard::{Attended, all_places, attend_by_weights, changed, scores_of, softmax};
 use crate::{AttentionOptions, AttentionShape, Pattern, flash};
 
 /// Attends to the `window` keys on either side of the key of a query's own number, tile by
@@ -129,13 +129,14 @@ pub fn local_predictive(
 
     let scale = options.scale.unwrap_or(shape.default_scale());
     let scores = changed(
-        products(query, key, scale, &shape),
+        scores_of(query, key, scale, &shape, true),
         options,
         all_places(&shape),
     );
     let hidden = options.pattern.hidden(op, &shape, &device);
     let weights = softmax(scores, hidden.into_iter().chain([outside])) * near; // [batch, heads, seq_q, seq_k]
-    attend_by_weights(weights, value, options, &shape, stored)
+    // What is outside of the window is hidden.
+    attend_by_weights(weights, value, options, &shape, stored, true)
 }
 
 /// How many keys each example has up to its last one, `[batch, 1, 1, 1]` on the device of

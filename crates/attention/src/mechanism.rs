@@ -78,7 +78,7 @@ pub fn attend(
             let features = FeatureMap::of_mechanism(&mechanism).unwrap_or_default();
             linear(query, key, value, features, options)
         }
-        MechanismConfig::Retention => {
+        MechanismConfig::Retention { .. } => {
             retention(query, key, value, &retention_decays(kv_heads), options)
         }
         MechanismConfig::Standard => standard(query, key, value, options).context,
@@ -158,7 +158,7 @@ pub(crate) fn as_flash(
         | MechanismConfig::Fixed { .. }
         | MechanismConfig::Linear { .. }
         | MechanismConfig::Performer { .. }
-        | MechanismConfig::Retention => None,
+        | MechanismConfig::Retention { .. } => None,
     }
 }
 

@@ -1,8 +1,9 @@
 //! What every softmax mechanism can be told besides its tensors.
 
-use burn::tensor::{DType, Tensor};
+use burn::tensor::{DType, Device, Tensor};
 
 use crate::pattern::fits;
+use crate::shape::check_device;
 use crate::{AttentionShape, Dropout, Pattern};
 
 /// How to attend: who sees whom, and what becomes of the scores.
@@ -78,6 +79,18 @@ impl AttentionOptions {
         Self {
             dropout: Some(dropout),
             ..self
+        }
+    }
+
+    /// Sees to it that the bias is on the device of the queries. A mask is checked where it is
+    /// used.
+    ///
+    /// # Panics
+    ///
+    /// If it is not.
+    pub(crate) fn check_device(&self, op: &str, query: &Device) {
+        if let Some(bias) = &self.bias {
+            check_device(op, "a bias", query, &bias.device());
         }
     }
 

@@ -1,53 +1,86 @@
-//! Where modules take the seeds of what they draw while training, and know how far it is.
+//! Where modules get the seeds of what they sample while training: dropout of attention
+//! weights, and the choices of hard attention.
 
 use std::cell::Cell;
+
+use burn::tensor::{DType, Device, Distribution, Tensor};
 
 use crate::counter::mix;
 
 thread_local! {
-    static NEXT: Cell<u64> = const { Cell::new(0) };
-    static PASS: Cell<Option<u64>> = const { Cell::new(None) };
+    /// The next seed inside [`with_seed`].
+    static SCOPE: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Decides what modules draw from here on in this thread: dropout of attention's weights, and
-/// the choices of hard attention. The same seed and the same calls, the same numbers. A thread
-/// that was given no seed begins with zero.
-pub fn seed(seed: u64) {
-    NEXT.set(mix(seed));
+/// Runs `work`, in which modules on this thread take their seeds from `seed` instead of the
+/// device: the same seed and the same calls sample the same.
+///
+/// Outside of it every call draws its seed from the device's generator, so that
+/// [`Device::seed`] decides it, as it does for `burn::nn::Dropout`. That reads four numbers
+/// back, for which a GPU finishes what it was given; in here nothing is read. Several threads
+/// share the generator of a device, while this belongs to the thread.
+pub fn with_seed<T>(seed: u64, work: impl FnOnce() -> T) -> T {
+    let _outer = Restore(SCOPE.replace(Some(mix(seed))));
+    work()
+}
+
+/// Ends a scope, also when the work in it panics.
+struct Restore(Option<u64>);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        SCOPE.set(self.0);
+    }
 }
 
 /// Another seed for each call.
-pub(crate) fn next_seed() -> u64 {
-    let next = NEXT.get();
-    NEXT.set(next.wrapping_add(1));
-    mix(next)
+pub(crate) fn next_seed(device: &Device) -> u64 {
+    match SCOPE.get() {
+        Some(next) => {
+            SCOPE.set(Some(next.wrapping_add(1)));
+            mix(next)
+        }
+        None => device_seed(device),
+    }
 }
 
-/// Says which training pass the next one in this thread is, for modules that do something once
-/// in so many of them: a training that is gone on with does it when it would have. A thread that
-/// was told none has modules that count for themselves.
-pub fn training_pass(number: u64) {
-    PASS.set(Some(number));
+/// 64 random bits of the device's generator.
+fn device_seed(device: &Device) -> u64 {
+    // Sixteen bits at a time: every backend samples `f32` with at least as many.
+    let uniform = Distribution::Uniform(0.0, f64::from(1_u32 << 16));
+    let sampled = Tensor::<1>::random([4], uniform, (&device.clone().inner(), DType::F32));
+    let bits = sampled
+        .into_data()
+        .iter::<f32>()
+        .fold(0, |bits, sample| bits << 16 | (sample as u64 & 0xFFFF));
+    mix(bits)
 }
 
-/// The number of the training pass, if anybody said it.
-pub(crate) fn pass_number() -> Option<u64> {
-    PASS.get()
-}
-
-#[cfg(test)]
+#[cfg(all(test, feature = "flex"))]
 mod tests {
     use super::*;
 
+    fn two(device: &Device) -> [u64; 2] {
+        [next_seed(device), next_seed(device)]
+    }
+
     #[test]
-    fn a_seed_decides_what_is_drawn() {
-        let drawn = |from: u64| {
-            seed(from);
-            [next_seed(), next_seed()]
-        };
-        let [first, second] = drawn(7);
+    fn a_scope_decides_and_ends() {
+        let device = Device::flex().autodiff();
+        let scoped = |seed: u64| with_seed(seed, || two(&device));
+        let [first, second] = scoped(7);
         assert_ne!(first, second);
-        assert_eq!(drawn(7), [first, second]);
-        assert_ne!(drawn(8), [first, second]);
+        assert_eq!(scoped(7), [first, second]);
+        assert_ne!(scoped(8), [first, second]);
+        // An inner scope takes nothing from the outer one.
+        let nested = with_seed(7, || {
+            let first = next_seed(&device);
+            scoped(8);
+            [first, next_seed(&device)]
+        });
+        assert_eq!(nested, [first, second]);
+        let panicked = std::panic::catch_unwind(|| with_seed(7, || panic!("as a model may")));
+        assert!(panicked.is_err());
+        assert_eq!(SCOPE.get(), None);
     }
 }

@@ -1,6 +1,6 @@
 //! The sizes of one attention call, checked once at its door.
 
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
 
 /// The sizes that query, key and value agree on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,6 +32,9 @@ impl AttentionShape {
         let [key_batch, kv_heads, seq_k, key_d_head] = key.dims();
         let [value_batch, value_heads, value_seq, d_value] = value.dims();
 
+        let device = query.device();
+        check_device(op, "key", &device, &key.device());
+        check_device(op, "value", &device, &value.device());
         assert!(
             key_batch == batch && key_d_head == d_head,
             "{op}: key must be [batch = {batch}, kv_heads, seq_k, d_head = {d_head}] \
@@ -74,8 +77,26 @@ impl AttentionShape {
         self.heads / self.kv_heads
     }
 
+    /// Numbers of the context.
+    #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+    pub(crate) fn context(&self) -> usize {
+        self.batch * self.heads * self.seq_q * self.d_value
+    }
+
     /// `1/sqrt(d_head)`, what scores are multiplied by unless said otherwise.
     pub fn default_scale(&self) -> f64 {
         1.0 / (self.d_head as f64).sqrt()
     }
+}
+
+/// Sees to it that a tensor of a call is on the device of its queries.
+///
+/// # Panics
+///
+/// If it is not.
+pub(crate) fn check_device(op: &str, name: &str, query: &Device, got: &Device) {
+    assert!(
+        got == query,
+        "{op}: {name} must be on the device of query, {query:?}, got {got:?}"
+    );
 }

@@ -15,8 +15,9 @@
 
 use burn::tensor::{Bool, DType, Device, FloatDType, Int, Tensor, TensorData};
 
+use crate::finite::{FiniteRows, poison};
 use crate::precision::{check, narrow, widen};
-use crate::{AttentionOptions, AttentionShape, Dropout};
+use crate::{AttentionOptions, AttentionShape, Dropout, Pattern};
 
 /// What [`standard`] returns.
 #[derive(Debug, Clone)]
@@ -54,13 +55,56 @@ pub fn standard(
     let shape = AttentionShape::of(op, &query, &key, &value);
     check(op, [query.dtype(), key.dtype(), value.dtype()]);
     options.check(op, &shape);
+    options.check_device(op, &query.device());
     let scale = options.scale.unwrap_or(shape.default_scale());
 
     let stored = query.dtype();
     let [query, key, value] = [query, key, value].map(widen);
 
-    let scores = products(query, key, scale, &shape);
+    let scores = scores_of(query, key, scale, &shape, may_hide(options));
     attend_by_scores(op, scores, value, options, &shape, stored)
+}
+
+/// Whether the options may hide a key from a query.
+pub(crate) fn may_hide(options: &AttentionOptions) -> bool {
+    !matches!(options.pattern, Pattern::Full) || options.bias.is_some()
+}
+
+/// [`products`] that are NaN for queries and keys that are not finite, without a gradient for
+/// these; so that they reach nothing else where they are hidden.
+pub(crate) fn scores_of(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    scale: f64,
+    shape: &AttentionShape,
+    may_hide: bool,
+) -> Tensor<4> {
+    if !may_hide {
+        return products(query, key, scale, shape);
+    }
+    let [query, key] = [query, key].map(FiniteRows::of);
+    let scores = products(query.finite, key.finite, scale, shape);
+    scores + poison_of_scores(query.infinite, key.infinite, shape)
+}
+
+/// What makes scores NaN where a query or a key is not finite: `[batch, heads, queries, seq_k]`.
+pub(crate) fn poison_of_scores(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    shape: &AttentionShape,
+) -> Tensor<4> {
+    let &AttentionShape {
+        batch,
+        heads,
+        kv_heads,
+        seq_k,
+        ..
+    } = shape;
+    let key = key
+        .reshape([batch, kv_heads, 1, seq_k])
+        .expand([batch, kv_heads, shape.group(), seq_k])
+        .reshape([batch, heads, 1, seq_k]);
+    poison(query + key)
 }
 
 /// `scale · q_i · k_j` for the queries there are: `[batch, heads, queries, seq_k]`.
@@ -92,7 +136,7 @@ pub(crate) fn attend_by_scores(
     let hidden = options.pattern.hidden(op, shape, &scores.device());
     let scores = changed(scores, options, all_places(shape));
     let weights = softmax(scores, hidden); // [batch, heads, seq_q, seq_k]
-    attend_by_weights(weights, value, options, shape, stored)
+    attend_by_weights(weights, value, options, shape, stored, may_hide(options))
 }
 
 /// Where the queries are among the keys: the last level with the last.
@@ -130,6 +174,7 @@ pub(crate) fn attend_by_weights(
     options: &AttentionOptions,
     shape: &AttentionShape,
     stored: DType,
+    may_hide: bool,
 ) -> Attended {
     let &AttentionShape {
         batch,
@@ -144,10 +189,15 @@ pub(crate) fn attend_by_weights(
         Some(dropout) => weights.clone() * factors(dropout, shape, &weights),
         None => weights.clone(),
     };
-    let context = kept
-        .reshape([batch, kv_heads, shape.group() * seq_q, seq_k])
-        .matmul(value) // [batch, kv_heads, group * seq_q, d_value]
-        .reshape([batch, heads, seq_q, d_value]);
+    let kept = kept.reshape([batch, kv_heads, shape.group() * seq_q, seq_k]);
+    let context = if may_hide {
+        let value = FiniteRows::of(value);
+        let met = kept.clone().detach().abs().matmul(value.infinite); // [batch, kv_heads, group * seq_q, 1]
+        kept.matmul(value.finite) + poison(met)
+    } else {
+        kept.matmul(value)
+    }; // [batch, kv_heads, group * seq_q, d_value]
+    let context = context.reshape([batch, heads, seq_q, d_value]);
 
     Attended {
         context: narrow(context, stored),

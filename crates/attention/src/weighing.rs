@@ -79,7 +79,7 @@ impl Weighing {
                 let features = FeatureMap::of_mechanism(mechanism).unwrap_or_default();
                 as_they_are(Self::Features(features))
             }
-            MechanismConfig::Retention => {
+            MechanismConfig::Retention { .. } => {
                 as_they_are(Self::Retention(retention_decays(shape.kv_heads)))
             }
         }

@@ -8,7 +8,8 @@ use serde_json::json;
 use zoo_backend::{BackendWord, Dtype, Opened};
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
+    let arguments = std::env::args_os().skip(1);
+    let mut arguments = arguments.map(|word| word.to_string_lossy().into_owned());
     let word = arguments.next().unwrap_or_else(|| "flex".to_owned());
     let dtype = arguments.next().unwrap_or_else(|| "f32".to_owned());
     match open(&word, &dtype) {

@@ -247,7 +247,11 @@ fn rebuild(feature: &str) -> String {
         other => other.to_owned(),
     });
     let is_test = path.parent().is_some_and(|folder| folder.ends_with("deps"));
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    // Paths need not be UTF-8.
+    let arguments = std::env::args_os().skip(1);
+    let arguments: Vec<String> = arguments
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
     let mut command = match is_test {
         true => format!("cargo test --release --package {package} --features {feature}"),
         false => format!(

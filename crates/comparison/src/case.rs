@@ -1,6 +1,7 @@
 //! What is measured: a matmul, an attention or a model, in one pass.
 
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -84,6 +85,30 @@ pub struct Case {
     pub task: Task,
     /// How far it goes.
     pub pass: Pass,
+}
+
+/// The longest sequence that is measured: the work of attention over it, by its square, can still
+/// be counted.
+pub const MOST_LENGTH: usize = 1 << 24;
+
+/// Reads a length of a command line.
+///
+/// # Errors
+///
+/// What it must be, if it is something else.
+pub fn length(text: &str) -> Result<NonZeroUsize, String> {
+    count(text, MOST_LENGTH)
+}
+
+/// Reads a whole number of a command line, from 1 to `most`.
+///
+/// # Errors
+///
+/// As [`length`].
+pub fn count(text: &str, most: usize) -> Result<NonZeroUsize, String> {
+    let number = text.trim().parse().ok();
+    let number = number.filter(|number: &NonZeroUsize| number.get() <= most);
+    number.ok_or_else(|| format!("it must be a whole number from 1 to {most}"))
 }
 
 /// What is computed.
@@ -209,18 +234,36 @@ impl Case {
 
     /// Whether there is such a case: a mechanism that takes its problem, in a pass it has.
     pub fn is_possible(&self) -> bool {
-        match &self.task {
-            Task::Matmul { .. } => self.pass == Pass::Forward,
+        self.refusal().is_none()
+    }
+
+    /// Why there is no such case, if there is none.
+    pub fn refusal(&self) -> Option<String> {
+        let reason = match &self.task {
+            Task::Matmul { .. } if self.pass == Pass::Forward => return None,
+            Task::Matmul { .. } => "a matmul has a forward pass alone",
+            Task::Model { setup, attention } => return setup.refuses(*attention, self.pass),
             Task::Attention { mechanism, problem } => {
-                let has_pass = match self.pass {
-                    Pass::Forward | Pass::Train => true,
-                    Pass::Decode => MechanismConfig::from(*mechanism).can_decode(),
-                    Pass::Generate => false,
-                };
-                has_pass && given_to(problem, *mechanism).is_some()
+                let can_decode = MechanismConfig::from(*mechanism).can_decode();
+                match (self.pass, given_to(problem, *mechanism)) {
+                    (Pass::Generate, _) => "models alone generate",
+                    (Pass::Decode, _) if !can_decode => {
+                        "it has no incremental decoding: what a position sees depends on how many \
+                         there will be"
+                    }
+                    (_, Some(_)) => return None,
+                    (_, None) if *mechanism == Mechanism::Retention => {
+                        "it is causal alone, and the problem shows later keys, or changes scores"
+                    }
+                    (_, None) if *mechanism == Mechanism::Lsh => {
+                        "it makes its keys of its queries: the problem has other keys, heads that \
+                         share them, or scores that depend on positions"
+                    }
+                    (_, None) => "the problem has a mask, heads or scores that it cannot have",
+                }
             }
-            Task::Model { setup, attention } => setup.refuses(*attention, self.pass).is_none(),
-        }
+        };
+        Some(reason.to_owned())
     }
 }
 
@@ -268,6 +311,25 @@ pub enum UnknownProblem {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn absurd_lengths_are_refused() {
+        assert_eq!(length("16777216").map(NonZeroUsize::get), Ok(MOST_LENGTH));
+        for text in [
+            "0",
+            "-1",
+            "16777217",
+            "1000000000000",
+            "18446744073709551616",
+            "n",
+        ] {
+            let said = length(text).unwrap_err();
+            assert_eq!(
+                said, "it must be a whole number from 1 to 16777216",
+                "{text}"
+            );
+        }
+    }
 
     #[test]
     fn a_problem_that_is_not_there_gets_the_nearest() {

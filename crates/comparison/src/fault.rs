@@ -15,13 +15,21 @@ pub enum Fault {
     Exhaust,
     /// Computes something else.
     Wrong,
+    /// A model whose results are one percent off.
+    Inexact,
     /// Ends with a panic.
     Crash,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Hang, Self::Exhaust, Self::Wrong, Self::Crash];
+    pub const ALL: [Self; 5] = [
+        Self::Hang,
+        Self::Exhaust,
+        Self::Wrong,
+        Self::Inexact,
+        Self::Crash,
+    ];
 
     /// The word it is asked for by.
     pub fn word(self) -> &'static str {
@@ -29,6 +37,7 @@ impl Fault {
             Self::Hang => "hang",
             Self::Exhaust => "exhaust",
             Self::Wrong => "wrong",
+            Self::Inexact => "inexact",
             Self::Crash => "crash",
         }
     }

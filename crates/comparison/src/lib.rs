@@ -26,7 +26,7 @@ pub mod pool;
 pub mod pytorch;
 pub mod record;
 pub mod report;
-mod rival;
+pub mod rival;
 pub mod run;
 pub mod table;
 pub mod units;

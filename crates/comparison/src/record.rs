@@ -17,6 +17,23 @@ pub enum Line {
     Run(RunInfo),
     /// One case, once.
     Case(CaseLine),
+    /// A case of the selection that was not run.
+    Skipped(Skipped),
+}
+
+/// A case of a selection that is not run, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// The problem of the catalogue, or the model.
+    pub problem: String,
+    /// Its length.
+    pub n: usize,
+    /// The pass.
+    pub pass: Pass,
+    /// The mechanism, or what PyTorch was not asked for.
+    pub subject: String,
+    /// Why.
+    pub reason: String,
 }
 
 /// What holds for all cases of a run.
@@ -229,6 +246,8 @@ pub struct Results {
     pub run: RunInfo,
     /// The cases, in the order they ended.
     pub cases: Vec<CaseLine>,
+    /// Those that were not run. Runs before there were such lines have none.
+    pub skipped: Vec<Skipped>,
 }
 
 /// The name of the results file in its folder.
@@ -283,7 +302,7 @@ impl Results {
             source,
         };
         let mut run = None;
-        let mut cases = Vec::new();
+        let (mut cases, mut skipped) = (Vec::new(), Vec::new());
         let lines: Vec<String> = File::open(&path)
             .and_then(|file| BufReader::new(file).lines().collect())
             .map_err(failed)?;
@@ -291,6 +310,7 @@ impl Results {
             match serde_json::from_str(text) {
                 Ok(Line::Run(info)) => run = Some(info),
                 Ok(Line::Case(case)) => cases.push(case),
+                Ok(Line::Skipped(case)) => skipped.push(case),
                 Err(error) if error.is_eof() && at > 0 && at + 1 == lines.len() => {}
                 Err(source) => {
                     return Err(ReadError::Line {
@@ -302,7 +322,11 @@ impl Results {
             }
         }
         match run {
-            Some(run) => Ok(Self { run, cases }),
+            Some(run) => Ok(Self {
+                run,
+                cases,
+                skipped,
+            }),
             None => Err(ReadError::NoRun { path }),
         }
     }
@@ -375,6 +399,15 @@ pub(crate) mod tests {
         for case in &cases {
             writer.write(&Line::Case(case.clone())).expect("written");
         }
+        let skipped = Skipped {
+            problem: "layer".to_owned(),
+            n: 512,
+            pass: Pass::Decode,
+            subject: "bigbird".to_owned(),
+            reason: "it cannot".to_owned(),
+        };
+        let line = Line::Skipped(skipped.clone());
+        writer.write(&line).expect("written");
         writer.file.write_all(b"{\"kind\":\"ca").expect("written");
 
         assert!(
@@ -385,6 +418,7 @@ pub(crate) mod tests {
         std::fs::remove_dir_all(&folder).expect("it was created above");
         assert_eq!(results.run, run_info());
         assert_eq!(results.cases, cases);
+        assert_eq!(results.skipped, [skipped]);
     }
 
     /// As runs before there were models wrote it.

@@ -12,8 +12,8 @@ use zoo_pictures::plot::Line;
 use crate::findings::{Family, Series, families, findings};
 use crate::plot::{Axis, svg};
 use crate::pool::{Pooled, pool};
-use crate::record::{CaseLine, RunInfo};
-use crate::table::{Against, LEGEND, Section, is_number, remarks, sections};
+use crate::record::{CaseLine, RunInfo, Skipped};
+use crate::table::{Against, LEGEND, Section, is_number, remarks, sections, skipped_lines};
 use crate::units::bytes;
 
 /// Writes `report.html` and the plots into `folder`, and returns the page's path.
@@ -25,6 +25,7 @@ pub fn write(
     folder: &Path,
     run: &RunInfo,
     lines: &[CaseLine],
+    skipped: &[Skipped],
     against: Against<'_>,
 ) -> io::Result<PathBuf> {
     let cases = pool(lines);
@@ -35,7 +36,7 @@ pub fn write(
         }
     }
     let path = folder.join("report.html");
-    replace(&path, &page(run, &cases, against))?;
+    replace(&path, &page(run, &cases, skipped, against))?;
     Ok(path)
 }
 
@@ -89,7 +90,7 @@ th { color: var(--soft); font-weight: 600 } .number { text-align: right } .best 
 tr.next td { border-top: 2px solid var(--line) }
 ";
 
-fn page(run: &RunInfo, cases: &[Pooled], against: Against<'_>) -> String {
+fn page(run: &RunInfo, cases: &[Pooled], skipped: &[Skipped], against: Against<'_>) -> String {
     let mut html = String::new();
     let machine = &run.machine;
     let memory = machine
@@ -124,6 +125,11 @@ fn page(run: &RunInfo, cases: &[Pooled], against: Against<'_>) -> String {
     let families = families(cases);
     list(&mut html, "What it shows", &findings(&families));
     list(&mut html, "Cases without a time", &remarks(cases));
+    list(
+        &mut html,
+        "Cases that were not run",
+        &skipped_lines(skipped),
+    );
     for section in sections(cases, against) {
         let _ = writeln!(html, "<h2>{}</h2>", escape(&section.title));
         for family in families
@@ -203,6 +209,7 @@ fn table(html: &mut String, section: &Section) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::case::Pass;
     use crate::record::tests::{line, run_info};
 
     #[test]
@@ -213,8 +220,15 @@ mod tests {
         for n in [256, 512, 1024] {
             lines.push(line("standard", n, &[n as f64 * 1e-2]));
         }
-        let path =
-            write(&folder, &run_info(), &lines, Against::default()).expect("the disk takes it");
+        let skipped = Skipped {
+            problem: "layer".to_owned(),
+            n: 2048,
+            pass: Pass::Forward,
+            subject: "additive".to_owned(),
+            reason: "it takes <too> long".to_owned(),
+        };
+        let path = write(&folder, &run_info(), &lines, &[skipped], Against::default())
+            .expect("the disk takes it");
         let page = fs::read_to_string(&path).expect("it was written");
         let plots = fs::read_dir(&folder).expect("the folder").count() - 1;
         fs::remove_dir_all(&folder).expect("it was created above");
@@ -223,6 +237,8 @@ mod tests {
         let addresses = page.replace("http://www.w3.org/2000/svg", "");
         assert!(!addresses.contains("http") && !page.contains("<script"));
         assert!(page.contains("a processor &lt;of&gt; some &amp; kind"));
+        let named = "skipped: additive in layer at n = 2,048, forward: it takes &lt;too&gt; long";
+        assert!(page.contains("Cases that were not run") && page.contains(named));
         assert!(page.contains("grows as n^1.00") && page.contains("<table>"));
     }
 }

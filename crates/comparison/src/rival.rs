@@ -3,7 +3,7 @@
 use zoo_testkit::find;
 
 use crate::case::{Case, Task};
-use crate::record::{CaseId, CaseLine, Counted, Outcome, Report};
+use crate::record::{CaseId, CaseLine, Counted, Outcome, Report, Skipped};
 
 /// Whether PyTorch is asked for a case. Where a mechanism has fewer key and value heads, it
 /// is held against the same as those that have all.
@@ -15,6 +15,15 @@ pub(crate) fn is_asked(case: &Case) -> bool {
         }
         Task::Model { .. } => true,
     }
+}
+
+/// What PyTorch is not asked for of a case, if it is not.
+pub fn skipped(case: &Case) -> Option<Skipped> {
+    let reason = "it is compared with PyTorch's attention of as many key heads as query heads";
+    (!is_asked(case)).then(|| {
+        let subject = format!("pytorch beside {}", case.subject());
+        Skipped::new(case, &subject, reason.to_owned())
+    })
 }
 
 /// Whether PyTorch computes the same for both.

@@ -85,7 +85,7 @@ fn renders(browser: &Path) -> Result<(), Failed> {
         model.parameters = Some(1 << 20);
         lines.push(model);
     }
-    let page = report::write(&folder, &run, &lines, Against::default())?;
+    let page = report::write(&folder, &run, &lines, &[], Against::default())?;
 
     let output = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu"])

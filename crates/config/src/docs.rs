@@ -31,7 +31,9 @@ kind = \"transformer\"
 with. Paths are taken from where the program is started.
 
 A key that nobody knows, a word that is misspelt, a number out of range, a model that does not fit the
-data: each is told with its line and what is allowed before anything starts.
+data: each is told with its line and what is allowed before anything starts. So is a run that needs more
+memory than the machine has: weights, gradients, the optimizer's state, a batch and generated examples are
+estimated from below, on backends that compute on the CPU.
 ";
 
 const WORDS: &str = "

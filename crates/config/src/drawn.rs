@@ -57,9 +57,9 @@ impl Dice {
 
     fn value(&mut self, values: &Values) -> String {
         match values {
-            Values::Count { least } => {
+            Values::Count { least, most } => {
                 let more = *self.one(&[0, 1, 2, 3, 8, 64, 1 << 20, i64::MAX - 8]);
-                least.saturating_add(more).to_string()
+                least.saturating_add(more).min(*most).to_string()
             }
             Values::Number(range) => {
                 let numbers = [1e-6, 0.25, 0.5, 1.0, 2.0, 1e6, 1e300, 5e-324, 0.1 + 0.2];

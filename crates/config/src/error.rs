@@ -3,7 +3,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use zoo_words::{NotUtf8, UnknownWord};
+use zoo_words::{NotUtf8, Printable, UnknownWord};
+
+use crate::estimate::{Bytes, Estimate};
 
 /// A config that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -26,7 +28,7 @@ pub enum ConfigError {
         wrong: NotUtf8,
     },
     /// The file is not TOML.
-    #[error("{place}: this is not TOML: {message}")]
+    #[error("{place}: this is not TOML: {}", Printable(message))]
     Syntax {
         /// Where it stops being.
         place: Place,
@@ -34,7 +36,10 @@ pub enum ConfigError {
         message: String,
     },
     /// A flag that is to change a key cannot be read.
-    #[error("{flag}: {message}; write for example --set model.layers=4")]
+    #[error(
+        "{}: {message}; write for example --set model.layers=4",
+        Printable(flag)
+    )]
     Flag {
         /// The flag as it was written.
         flag: String,
@@ -56,9 +61,42 @@ pub enum ConfigError {
         /// Each, with where it is named.
         mistakes: Vec<Mistake>,
     },
+    /// Less memory than the sizes need.
+    #[error(
+        "{what} takes at least {} of memory, and there is {}: {} parameters take {}{}\n  do: \
+         lower {}, or take a machine with more memory",
+        Bytes(estimate.total()),
+        Bytes(u128::from(*memory)),
+        estimate.parameters,
+        Bytes(estimate.weights),
+        others(estimate),
+        keys.join(", ")
+    )]
+    Memory {
+        /// What takes it.
+        what: &'static str,
+        /// What is taken, by parts.
+        estimate: Box<Estimate>,
+        /// The bytes there are.
+        memory: u64,
+        /// The keys that make it large.
+        keys: Vec<&'static str>,
+    },
     /// There is no template of this name.
     #[error(transparent)]
     Template(UnknownWord),
+}
+
+/// What there is beside the weights.
+fn others(estimate: &Estimate) -> String {
+    let parts = [
+        ("gradients and the optimizer", estimate.learning),
+        ("a batch", estimate.batch),
+        ("the data", estimate.data),
+    ];
+    let parts = parts.iter().filter(|(_, bytes)| *bytes > 0);
+    let parts = parts.map(|(what, bytes)| format!(", {what} {}", Bytes(*bytes)));
+    parts.collect()
 }
 
 fn joined(mistakes: &[Mistake]) -> String {
@@ -85,8 +123,8 @@ pub enum Place {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File { name, line, column } => write!(f, "{name}:{line}:{column}"),
-            Self::Flag(flag) => f.write_str(flag),
+            Self::File { name, line, column } => write!(f, "{}:{line}:{column}", Printable(name)),
+            Self::Flag(flag) => Printable(flag).fmt(f),
         }
     }
 }
@@ -209,7 +247,7 @@ impl fmt::Display for Problem {
                 key,
                 allowed,
                 found,
-            } => write!(f, "{key} must be {allowed}, found {found}"),
+            } => write!(f, "{key} must be {allowed}, found {}", Printable(found)),
             Self::Missing { key, allowed } => write!(f, "{key} is missing: it must be {allowed}"),
             Self::NoFile { key, path, folder } => {
                 write!(f, "{key}: there is no {}", path.display())?;
@@ -225,7 +263,7 @@ impl fmt::Display for Problem {
 
 fn hint(f: &mut fmt::Formatter<'_>, key: &str, section: Option<&str>) -> fmt::Result {
     match section {
-        Some(section) => write!(f, "\n  there is a {key} in [{section}]"),
+        Some(section) => write!(f, "\n  there is a {} in [{section}]", Printable(key)),
         None => Ok(()),
     }
 }

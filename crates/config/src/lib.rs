@@ -23,6 +23,7 @@
 //! - `tree` is a file as it was written, with lines and columns, and `overrides` changes it;
 //! - `check` compares the two: key by key first, then what has to go together;
 //! - `resolve` fills in what follows from other keys;
+//! - `estimate` counts the memory that a run takes at least;
 //! - `files` says which files a run reads, and whether they are there;
 //! - `write` prints a config, `template` one with comments, and `docs` is `docs/config.md`.
 
@@ -31,6 +32,7 @@ mod docs;
 #[cfg(test)]
 mod drawn;
 mod error;
+mod estimate;
 mod files;
 mod keys;
 mod overrides;
@@ -47,6 +49,7 @@ use zoo_words::NotUtf8;
 
 pub use self::docs::{DOCS_PATH, docs};
 pub use self::error::{ConfigError, Mistake, Place, Problem};
+pub use self::estimate::{DataSizes, Estimate};
 pub use self::overrides::Override;
 pub use self::sections::*;
 pub use self::template::{TEMPLATES, template};

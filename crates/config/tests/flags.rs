@@ -13,7 +13,7 @@ fn flags_are_named_where_they_are_wrong() {
     };
     assert_eq!(
         set("model.layers=zero"),
-        "--set model.layers=zero: model.layers must be a whole number, at least 1, found \"zero\""
+        "--set model.layers=zero: model.layers must be a whole number from 1 to 4096, found \"zero\""
     );
     assert_eq!(
         set("model.heads=3"),

@@ -103,19 +103,19 @@ fn wrong_types_and_ranges_are_told_with_what_is_allowed() {
     for (line, message) in [
         (
             "layers = 0",
-            "6:10: model.layers must be a whole number, at least 1, found 0",
+            "6:10: model.layers must be a whole number from 1 to 4096, found 0",
         ),
         (
             "layers = 2.0",
-            "6:10: model.layers must be a whole number, at least 1, found 2.0",
+            "6:10: model.layers must be a whole number from 1 to 4096, found 2.0",
         ),
         (
             "layers = \"four\"",
-            "6:10: model.layers must be a whole number, at least 1, found \"four\"",
+            "6:10: model.layers must be a whole number from 1 to 4096, found \"four\"",
         ),
         (
             "layers = 99999999999999999999",
-            "6:10: model.layers must be a whole number, at least 1, found 99999999999999999999",
+            "6:10: model.layers must be a whole number from 1 to 4096, found 99999999999999999999",
         ),
         (
             "dropout = 1",

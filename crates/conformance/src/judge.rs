@@ -249,11 +249,12 @@ pub fn judge_gradients(
             .for_each(|(d, more)| *d += more);
     }
     // A gradient by a score is a difference, and rounded like what it is the difference
-    // of. Where little is left, that is judged as a hundredth. Where nothing may be left,
+    // of. Where little is left, that is judged as a thirty-second of it: 64 units of that are two
+    // roundings of the largest term, and no way of computing in f32 leaves less. Where nothing may be left,
     // because a query sees one key alone, nothing is: exactly. But dropout is multiplied
     // in at two places, weights that are no softmax are divided at the end, and what is added to all scores of a query has a gradient of many
     // terms that cancel: these leave their rounding.
-    const LITTLE: f64 = 0.01;
+    const LITTLE: f64 = 1.0 / 32.0;
     let is_softmax = matches!(problem.formula, Formula::Softmax | Formula::Hashed(_));
     let inexact = problem.dropout.is_some() || !is_softmax;
     let cancels = inexact || problem.bias.is_some_and(|[.., seq_k]| seq_k == 1);

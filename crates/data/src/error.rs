@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use zoo_words::{NotUtf8, UnknownWord};
+use zoo_words::{NotUtf8, Printable, UnknownWord, printable_text};
 
 use crate::ReadReport;
 
@@ -28,7 +28,7 @@ pub enum DataError {
         source: io::Error,
     },
     /// A text is in another encoding, or no text.
-    #[error("{name}, {wrong}")]
+    #[error("{}, {wrong}", Printable(name))]
     Encoding {
         /// The file, or the archive and the file in it.
         name: String,
@@ -36,7 +36,7 @@ pub enum DataError {
         wrong: NotUtf8,
     },
     /// A compressed file is damaged, or not what its name says.
-    #[error("{} cannot be unpacked: {why}", path.display())]
+    #[error("{} cannot be unpacked: {}", path.display(), Printable(why))]
     Archive {
         /// Which.
         path: PathBuf,
@@ -58,9 +58,10 @@ pub enum DataError {
     },
     /// An archive has a file that would lie outside of the folder it is unpacked to.
     #[error(
-        "{} has an entry that leaves its folder: \"{entry}\". Nothing of it is read: make the \
+        "{} has an entry that leaves its folder: \"{}\". Nothing of it is read: make the \
          archive anew, with names relative to one folder",
-        path.display()
+        path.display(),
+        Printable(entry)
     )]
     LeavesFolder {
         /// The archive.
@@ -70,9 +71,10 @@ pub enum DataError {
     },
     /// An archive has several files, and it is not said which, or none of that name.
     #[error(
-        "{} has no single file to read: write the one you mean behind a #, for example {}#{example}",
+        "{} has no single file to read: write the one you mean behind a #, for example {}#{}",
         path.display(),
-        path.display()
+        path.display(),
+        Printable(example)
     )]
     WhichEntry {
         /// The archive.
@@ -89,15 +91,17 @@ pub enum DataError {
         unknown: UnknownWord,
     },
     /// There is nothing to learn from.
-    #[error("{what} has no examples")]
+    #[error("{} has no examples", Printable(what))]
     Empty {
         /// Which file, or which part of the data.
         what: String,
     },
     /// Two files that belong together line by line do not.
     #[error(
-        "{source_name} has {source_lines} lines and {target_name} has {target_lines}: line N of one \
-         must be the translation of line N of the other"
+        "{} has {source_lines} lines and {} has {target_lines}: line N of one must be the \
+         translation of line N of the other",
+        Printable(source_name),
+        Printable(target_name)
     )]
     LinesDiffer {
         /// The file of the sources.
@@ -118,17 +122,33 @@ pub enum DataError {
         report: Box<ReadReport>,
     },
     /// A table has no column of that name.
-    #[error("{name}, line 1: {unknown}")]
+    #[error("{}, line 1: {unknown}", Printable(name))]
     Column {
         /// The file.
         name: String,
         /// The column, and those that there are.
         unknown: UnknownWord,
     },
+    /// A quote in a table that is not closed, or not where its field ends.
+    #[error(
+        "{}, line {line}: the quote that opens here {why}\n  do: remove it or close it; within a \
+         quoted field a quote is written twice (\"\"). Texts that hold tables can be read from JSON \
+         lines",
+        Printable(name)
+    )]
+    Quote {
+        /// The file, or the archive and the file in it.
+        name: String,
+        /// The line that the quote is on, counted from 1.
+        line: usize,
+        /// What becomes of it.
+        why: String,
+    },
     /// A label was not there to be learned.
     #[error(
-        "the label \"{label}\" is in the {part} data and not in the training data, which has: {}",
-        known.join(", ")
+        "the label \"{}\" is in the {part} data and not in the training data, which has: {}",
+        Printable(label),
+        listed(known)
     )]
     UnseenLabel {
         /// The label.
@@ -139,7 +159,11 @@ pub enum DataError {
         known: Vec<String>,
     },
     /// Everything has the same label.
-    #[error("{what}: all examples have the label \"{label}\": there is nothing to tell apart")]
+    #[error(
+        "{}: all examples have the label \"{}\": there is nothing to tell apart",
+        Printable(what),
+        Printable(label)
+    )]
     OneLabel {
         /// Which file or folder, or which part of the data.
         what: String,
@@ -170,7 +194,7 @@ pub enum DataError {
         found: usize,
     },
     /// A tokenizer cannot be made, read or used.
-    #[error("tokenizer {name}: {why}")]
+    #[error("tokenizer {}: {}", Printable(name), printable_text(why))]
     Tokenizer {
         /// Its file, or what it is for.
         name: String,
@@ -179,7 +203,9 @@ pub enum DataError {
     },
     /// A tokenizer of another program has its special tokens elsewhere.
     #[error(
-        "tokenizer {name}: token {id} must be {expected}, and is {got}; train one here, or renumber it"
+        "tokenizer {}: token {id} must be {expected}, and is {}; train one here, or renumber it",
+        Printable(name),
+        Printable(got)
     )]
     SpecialToken {
         /// Its file.
@@ -214,6 +240,18 @@ pub enum DataError {
         /// Tokens of a window.
         context: usize,
     },
+}
+
+/// Labels that are listed; a wrong column may have as many as there are examples.
+const SHOWN: usize = 50;
+
+fn listed(labels: &[String]) -> String {
+    let shown = labels.iter().take(SHOWN);
+    let shown: Vec<String> = shown.map(|label| Printable(label).to_string()).collect();
+    match labels.len().saturating_sub(SHOWN) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
 }
 
 impl DataError {

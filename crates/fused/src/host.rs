@@ -152,33 +152,15 @@ mod libtorch {
     use super::*;
     use crate::cuda;
 
-    fn check(tensor: &Tensor) {
-        let (kind, device) = (tensor.kind(), tensor.device());
-        assert!(
-            kind == Kind::Float && device == Device::Cpu,
-            "fused: f32 on the host expected, got {kind:?} on {device:?}"
-        );
+    /// What a tensor of these ops cannot be.
+    fn refused<T>(error: zoo_aten::Error) -> T {
+        panic!("fused: {error}")
     }
 
     impl Host for LibTorch {
         fn numbers(tensor: &TchTensor) -> Cow<'_, [f32]> {
-            let tensor = &tensor.tensor;
-            check(tensor);
-            let count = tensor.numel();
-            if count == 0 {
-                return Cow::Borrowed(&[]);
-            }
-            if tensor.is_contiguous() {
-                // SAFETY: contiguous numbers of this type in the host's memory, as many as
-                // the tensor has, kept by it for as long as it is borrowed. Nothing writes to
-                // a tensor that others look at.
-                let numbers =
-                    unsafe { std::slice::from_raw_parts(tensor.data_ptr().cast(), count) };
-                return Cow::Borrowed(numbers);
-            }
-            let mut numbers = vec![0.0; count];
-            tensor.contiguous().copy_data(&mut numbers, count);
-            Cow::Owned(numbers)
+            // SAFETY: nothing writes to a tensor that others look at.
+            unsafe { zoo_aten::host_slice(&tensor.tensor) }.unwrap_or_else(refused)
         }
 
         fn room(dims: &[usize]) -> TchTensor {
@@ -199,15 +181,9 @@ mod libtorch {
         }
 
         fn slice(tensor: &mut TchTensor) -> &mut [f32] {
-            let tensor = &tensor.tensor;
-            check(tensor);
-            let count = tensor.numel();
-            if count == 0 {
-                return &mut [];
-            }
-            // SAFETY: contiguous numbers in the host's memory that this tensor alone looks
-            // at: it was just made, or nobody else had it. Any bits are a number.
-            unsafe { std::slice::from_raw_parts_mut(tensor.data_ptr().cast(), count) }
+            // SAFETY: this tensor alone looks at its memory: it was just made, or nobody else
+            // had it.
+            unsafe { zoo_aten::host_slice_mut(&mut tensor.tensor) }.unwrap_or_else(refused)
         }
 
         fn is_here(tensor: &TchTensor) -> bool {

@@ -18,11 +18,14 @@ mod layer_norm;
 mod loss;
 #[allow(deprecated)] // Burn 0.22 is the last to carry LibTorch; we carry it.
 mod place;
+mod reference;
 
 pub use adam::{Adam, AdamConfig, AdamKind};
 pub use dropout::{add_dropout, dropout, relu_dropout};
 pub use layer_norm::layer_norm;
 pub use loss::smoothed_cross_entropy;
+#[doc(hidden)]
+pub use reference::without_kernels;
 
 /// The README, whose example is compiled with the tests of the documentation.
 #[cfg(doctest)]

@@ -5,6 +5,8 @@ use burn::backend::BackendTensor;
 use burn::backend::DispatchTensorKind;
 use burn::tensor::{DType, Tensor};
 
+use crate::reference;
+
 /// Whether a tensor is numbers of `f32` in the host's memory, of a backend whose body was
 /// compiled in.
 pub(crate) fn is_at_hand<const D: usize>(tensor: &Tensor<D>) -> bool {
@@ -43,11 +45,11 @@ pub(crate) fn cast<const D: usize>(tensor: Tensor<D>, dtype: DType) -> Tensor<D>
 }
 
 fn is_on_the_host<const D: usize>(tensor: &Tensor<D>) -> bool {
-    place(&tensor.clone().into_dispatch().kind) == Some(Place::Host)
+    !reference::is_on() && place(&tensor.clone().into_dispatch().kind) == Some(Place::Host)
 }
 
 fn is_on_cuda<const D: usize>(tensor: &Tensor<D>) -> bool {
-    place(&tensor.clone().into_dispatch().kind) == Some(Place::Cuda)
+    !reference::is_on() && place(&tensor.clone().into_dispatch().kind) == Some(Place::Cuda)
 }
 
 /// Where bodies find numbers.

@@ -8,6 +8,7 @@ use clap::Parser;
 use zoo_hub::section::section;
 use zoo_hub::write::{refuse_existing, write};
 use zoo_hub::{Choice, Form, Import, choose};
+use zoo_words::printable_text;
 
 /// Brings a data set of the Hugging Face hub into files that training reads
 ///
@@ -129,7 +130,7 @@ fn main() -> ExitCode {
     match Arguments::parse().run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", printable_text(&format!("{error:#}")));
             ExitCode::FAILURE
         }
     }

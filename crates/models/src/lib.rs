@@ -34,6 +34,15 @@ pub use transformer::{
     Encoded, Transformer, TransformerConfig, TransformerLook, TransformerState, Tying,
 };
 
+/// Runs `work`, in this thread without any kernel of this project: by Burn's own operations, which
+/// autodiff records one by one. For measurements and tests that compare the two.
+#[doc(hidden)]
+pub fn without_kernels<T>(work: impl FnOnce() -> T) -> T {
+    zoo_attention::without_kernels(|| {
+        zoo_fused::without_kernels(|| zoo_recurrent::without_kernels(work))
+    })
+}
+
 /// The README, whose example is compiled with the tests of the documentation.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

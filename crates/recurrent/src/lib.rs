@@ -22,12 +22,15 @@ mod config;
 mod layer;
 mod module;
 pub mod recurrence;
+mod reference;
 mod state;
 
 pub use config::{RecurrentConfig, RecurrentError};
 pub use layer::{DirectedWeights, RecurrentLayer};
 pub use module::Recurrent;
 pub use recurrence::{Cell, Direction};
+#[doc(hidden)]
+pub use reference::without_kernels;
 pub use state::{LayerState, RecurrentState};
 
 /// The README, whose example is compiled with the tests of the documentation.

@@ -318,6 +318,7 @@ impl Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dropped::is_dropped;
     use std::collections::HashSet;
 
     #[test]
@@ -330,6 +331,69 @@ mod tests {
         }
     }
 
+    fn fully_masked_rows(problem: &Problem) -> usize {
+        let hidden = problem.hidden();
+        let is_masked = |row: &&[bool]| row.iter().all(|&hidden| hidden);
+        hidden.chunks(problem.seq_k).filter(is_masked).count()
+    }
+
+    #[test]
+    fn masks_hide_something_and_not_everything() {
+        for problem in catalogue().iter().filter(|p| p.mask != Mask::Full) {
+            let is_single = problem.seq_q == 1 && problem.mask == Mask::Causal;
+            let density = problem.density();
+            assert!(density > 0.0, "{} hides everything", problem.name);
+            assert!(density < 1.0 || is_single, "{} hides nothing", problem.name);
+        }
+    }
+
+    /// Those that tests of such rows are run on, and by far not all of their rows.
+    #[test]
+    fn fully_masked_rows_are_where_they_are_looked_for() {
+        for name in [
+            "causal-more-queries",
+            "key-lengths",
+            "dense-mask",
+            "dense-mask-tiles",
+            "monotonic",
+            "function",
+            "bigbird-blocks",
+        ] {
+            let problem = find(name).expect("in the catalogue");
+            let masked = fully_masked_rows(&problem);
+            assert!(
+                0 < masked && 2 * masked < problem.queries(),
+                "{name}: {masked} of {} rows",
+                problem.queries()
+            );
+        }
+    }
+
+    #[test]
+    fn dropout_drops_weights_that_are_seen_and_leaves_others() {
+        let mut with_dropout = 0;
+        for problem in catalogue() {
+            let Some((share, seed)) = problem.dropout else {
+                continue;
+            };
+            with_dropout += 1;
+            let hidden = problem.hidden();
+            let mut counts = [0; 2];
+            for (at, _) in hidden.iter().enumerate().filter(|(_, hidden)| !**hidden) {
+                let (row, key) = (at / problem.seq_k, at % problem.seq_k);
+                let (head, query) = (row / problem.seq_q, row % problem.seq_q);
+                let place = [head / problem.heads, head % problem.heads, query, key];
+                counts[usize::from(is_dropped(share, seed, place))] += 1;
+            }
+            assert!(
+                counts[0] > 0 && counts[1] > 0,
+                "{}: {counts:?}",
+                problem.name
+            );
+        }
+        assert!(with_dropout >= 2, "only {with_dropout}");
+    }
+
     /// The promises of the project that a catalogue without such an entry would not test.
     #[test]
     fn every_kind_of_problem_is_there() {
@@ -340,8 +404,6 @@ mod tests {
         assert!(has(|p| p.d_value != p.d_head));
         assert!(has(|p| p.softcap.is_some()) && has(|p| p.alibi));
         assert!(has(|p| p.bias.is_some()) && has(|p| p.dropout.is_some()));
-        assert!(has(
-            |p| p.seq_k > 1 && p.hidden().chunks(p.seq_k).any(|row| row.iter().all(|&h| h))
-        ));
+        assert!(has(|p| p.seq_k > 1 && fully_masked_rows(p) > 0));
     }
 }

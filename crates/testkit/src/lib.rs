@@ -6,6 +6,8 @@
 //!   large for that, [`solve_for`] solves a sample of the queries;
 //! - [`central_differences`]: an independent check of the oracle's own gradients;
 //! - [`entropy`]: how spread out the weights are, with its gradients;
+//! - [`small_for_tests`]: every mechanism at sizes that short sequences show it by, what sets it
+//!   apart from full attention ([`Difference`]) and what it refuses ([`Input`]);
 //! - [`RecurrentProblem`]: the same for recurrent layers, with gradients by differences;
 //! - [`Golden`]: what another program computed, read from its file;
 //! - [`Precision`] and [`Tolerance`]: how far a backend may be off, and why.
@@ -28,6 +30,7 @@ mod products;
 mod recurrent;
 mod sample;
 mod score;
+mod small;
 mod tolerance;
 
 pub use catalogue::{catalogue, find, only_measured};
@@ -38,8 +41,9 @@ pub use formula::{Features, Formula};
 pub use golden::{Golden, GoldenError, GoldenTensor, Numbers};
 pub use hashed::Hashing;
 pub use mask::Mask;
-pub use mechanism::Parameter;
+pub use mechanism::{Parameter, kv_heads_of};
 pub use oracle::{Answer, Terms, solve, solve_for};
 pub use problem::{Inputs, Problem};
 pub use recurrent::{RecurrentAnswer, RecurrentInputs, RecurrentProblem, Unit};
+pub use small::{Difference, Input, SMALL_HEADS, SMALL_SEQUENCE, padding_reaches, small_for_tests};
 pub use tolerance::{Mismatch, Precision, Tolerance};

@@ -127,7 +127,7 @@ impl Problem {
         match *mechanism {
             MechanismConfig::Standard | MechanismConfig::Flash => Some(problem),
             MechanismConfig::MultiQuery | MechanismConfig::GroupedQuery { .. } => {
-                let is_its_own = mechanism.kv_heads(self.heads) == Some(self.kv_heads);
+                let is_its_own = kv_heads_of(mechanism, self.heads) == Some(self.kv_heads);
                 is_its_own.then_some(problem)
             }
             MechanismConfig::Dot => Some(Self {
@@ -148,12 +148,12 @@ impl Problem {
             MechanismConfig::SlidingWindow { window } => seeing(both_sides(window)),
             MechanismConfig::Block { size } => seeing(Mask::Block(size)),
             MechanismConfig::Strided { stride } => {
-                let stride = MechanismConfig::stride(stride, self.seq_k);
+                let stride = stride.unwrap_or_else(|| rounded_root(self.seq_k));
                 let near = both_sides(stride - 1);
                 seeing(Mask::Any(vec![near, Mask::Strided(stride)]))
             }
             MechanismConfig::Fixed { block, summary } => {
-                let block = MechanismConfig::stride(block, self.seq_k);
+                let block = block.unwrap_or_else(|| rounded_root(self.seq_k));
                 let summaries = Mask::Summaries { block, summary };
                 seeing(Mask::Any(vec![Mask::Block(block), summaries]))
             }
@@ -218,14 +218,39 @@ impl Problem {
                 });
                 by(Formula::Features(Features::Random { directions }))
             }
-            MechanismConfig::Retention if has_causal(&self.mask) => {
+            MechanismConfig::Retention { .. } if has_causal(&self.mask) => {
                 // Each head half as far from remembering everything as the last.
                 let decays = (0..self.kv_heads).map(|head| 1.0 - 0.5f64.powi(5 + head as i32));
                 by(Formula::Retention(decays.collect()))
             }
-            MechanismConfig::Retention => None,
+            MechanismConfig::Retention { .. } => None,
         }
     }
+}
+
+/// Key and value heads for so many query heads, where the mechanism says how many; not taken
+/// from the configs' own count, which is what it checks.
+pub fn kv_heads_of(mechanism: &MechanismConfig, heads: usize) -> Option<usize> {
+    match mechanism {
+        MechanismConfig::MultiQuery => Some(1),
+        MechanismConfig::GroupedQuery {
+            kv_heads: Some(own),
+        } => Some(*own),
+        // The largest divisor that leaves at least four query heads to each, or else 1.
+        MechanismConfig::GroupedQuery { kv_heads: None } => {
+            let shares =
+                |kv_heads: &usize| heads.is_multiple_of(*kv_heads) && heads / kv_heads >= 4;
+            (1..=heads).filter(shares).max().or(Some(1))
+        }
+        _ => None,
+    }
+}
+
+/// The whole number nearest to the square root of `n`, and at least 1: `r` is nearest as long as
+/// `n <= (r + 1/2)²`, whose whole part is `r² + r`.
+fn rounded_root(n: usize) -> usize {
+    let is_below = |root: &usize| root * root + root < n;
+    1 + (1..n).take_while(is_below).count()
 }
 
 fn both_sides(window: usize) -> Mask {
@@ -285,6 +310,33 @@ mod tests {
 
     fn zeros(parameter: Parameter) -> Vec<f32> {
         vec![0.0; parameter.count()]
+    }
+
+    #[test]
+    fn roots_are_rounded_to_the_nearest() {
+        // 2.5² is 6.25, 3.5² is 12.25.
+        let wanted = [
+            (1, 1),
+            (2, 1),
+            (3, 2),
+            (6, 2),
+            (7, 3),
+            (12, 3),
+            (13, 4),
+            (256, 16),
+        ];
+        for (n, root) in wanted {
+            assert_eq!(rounded_root(n), root, "of {n}");
+        }
+    }
+
+    #[test]
+    fn four_or_more_query_heads_share_a_group() {
+        let grouped = MechanismConfig::GroupedQuery { kv_heads: None };
+        let groups = [1, 3, 4, 6, 8, 12, 20].map(|heads| kv_heads_of(&grouped, heads));
+        assert_eq!(groups, [1, 1, 1, 1, 2, 3, 5].map(Some));
+        assert_eq!(kv_heads_of(&MechanismConfig::MultiQuery, 8), Some(1));
+        assert_eq!(kv_heads_of(&MechanismConfig::Flash, 8), None);
     }
 
     #[test]

@@ -57,6 +57,9 @@ pub(crate) fn solve_by_one(
         let Some((best, largest)) = best else {
             continue;
         };
+        for (_, made) in (row.seen.iter().zip(&scores)).filter(|(j, _)| **j != best) {
+            answer.margin = answer.margin.min(largest - made.score);
+        }
         answer.weights[at * seq_k + best] = 1.0;
         let kept = factor(problem, row.place(best));
         add(

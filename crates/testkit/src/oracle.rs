@@ -39,6 +39,10 @@ pub struct Answer {
     /// The largest score by size, which says how far `f32` can be off; of what it is
     /// the sum of, the largest part.
     pub largest_score: f64,
+    /// How far the closest choice between keys was from another outcome, as a difference of
+    /// scores or of positions: below what `f32` rounds, either is right. Infinite where nothing
+    /// is chosen.
+    pub margin: f64,
     /// What gradients are the differences of.
     pub terms: Terms,
     /// `[queries, d_head]`
@@ -83,6 +87,7 @@ impl Answer {
             weights: vec![0.0; queries * problem.seq_k],
             log_sum_exp: vec![f64::NEG_INFINITY; queries],
             largest_score: 0.0,
+            margin: f64::INFINITY,
             terms: Terms::default(),
             d_query: vec![0.0; queries * problem.d_head],
             d_query_as_key: Vec::new(),
@@ -207,12 +212,14 @@ pub(crate) fn solve_by_softmax<'a>(
             }
         };
         let upstream = vector(&inputs.upstream, row, d_value);
-        let Keys { numbers, seen } = keys_of(row);
+        let Keys { numbers, mut seen } = keys_of(row);
         let key_at = |place: usize| match numbers {
             None => vector(&inputs.key, place, d_head),
             Some(keys) => keys[place * d_head..][..d_head].to_vec(),
         };
         let place_in_bias = |j: usize| bias_place(problem, [example, head, i, j]);
+        // A bias of minus infinity hides a key as a mask does.
+        seen.retain(|&j| place_in_bias(j).is_none_or(|at| inputs.bias[at] > f32::NEG_INFINITY));
         let mut scores = Vec::new();
         // What a gradient is multiplied by on its way from a score to its product.
         let mut bends = Vec::new();

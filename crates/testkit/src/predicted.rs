@@ -64,6 +64,10 @@ pub(crate) fn solve_by_places(
         let p = keys * share;
         let away = |j: usize| j as f64 - p;
 
+        for &j in &row.seen {
+            let to_the_edge = (away(j).abs() - window as f64).abs();
+            answer.margin = answer.margin.min(to_the_edge);
+        }
         let seen: Vec<usize> = (row.seen.iter().copied())
             .filter(|&j| away(j).abs() <= window as f64)
             .collect();

@@ -10,7 +10,7 @@
 use burn::tensor::TensorData;
 use zoo_models::weights::Weights;
 
-use crate::{AVERAGE, RunFolder, TrainError};
+use crate::{AVERAGE, RunFolder, TrainError, files};
 
 /// Averages the checkpoints of these steps, and writes the weights into the run's folder, in the
 /// place of those that may be there. They are whole at any time.
@@ -46,7 +46,7 @@ pub fn average(folder: &RunFolder, steps: &[usize]) -> Result<Weights, TrainErro
             .map_err(TrainError::content(checkpoints.folder_of(step)))?;
     }
     let mean = sums.mean();
-    mean.replace(folder.file(AVERAGE))?;
+    files::replace_weights(&folder.file(AVERAGE), &mean)?;
     Ok(mean)
 }
 

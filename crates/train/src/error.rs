@@ -55,13 +55,15 @@ pub enum TrainError {
     },
     /// There is a run of that name.
     #[error(
-        "{} is there already: --resume goes on with it, --overwrite begins anew, and --set \
-         run.name=OTHER leaves it alone",
-        folder.display()
+        "{} is there already\n  do: {}",
+        folder.display(),
+        choices(*.is_removable)
     )]
     RunExists {
         /// Its folder.
         folder: PathBuf,
+        /// Whether there is nothing in it that `--overwrite` would refuse to remove.
+        is_removable: bool,
     },
     /// Another process learns there.
     #[error(
@@ -76,10 +78,50 @@ pub enum TrainError {
         /// The process, where that is known.
         process: Option<u32>,
     },
+    /// A lock cannot be taken, though the filesystem has locks.
+    #[error(
+        "{} cannot be locked: {source}\n  do: check the disk and the permissions of the file; \
+         --set run.output=FOLDER trains on another disk",
+        file.display()
+    )]
+    NotLocked {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A folder that would be removed has something in it that zoo did not write.
+    #[error(
+        "{} was not written by zoo, so {} is not removed\n  do: move it elsewhere first, or begin \
+         a run beside it with --set run.name=OTHER",
+        file.display(),
+        folder.display()
+    )]
+    ForeignFile {
+        /// The folder that would be removed.
+        folder: PathBuf,
+        /// What is in it.
+        file: PathBuf,
+    },
+    /// A folder that would be removed has something in it that the config reads.
+    #[error(
+        "{key} is {}, in the run folder {} itself, which is therefore not overwritten\n  do: copy \
+         it elsewhere and name that file, or begin a run beside it with --set run.name=OTHER",
+        file.display(),
+        folder.display()
+    )]
+    FileOfConfig {
+        /// The folder that would be removed.
+        folder: PathBuf,
+        /// The key of the config.
+        key: &'static str,
+        /// What it names.
+        file: PathBuf,
+    },
     /// There is a folder of that name that is no run.
     #[error(
-        "{} is no folder of a run (there is no {missing} in it), so it is not overwritten: choose \
-         another run.name or run.output, or remove it yourself",
+        "{} was not created by zoo (there is no {missing} of a run in it), so it is not \
+         overwritten\n  do: choose another run.name or run.output, or move it elsewhere",
         folder.display()
     )]
     NotARun {
@@ -116,14 +158,45 @@ pub enum TrainError {
         /// What it is.
         now: String,
     },
+    /// A run is resumed with other data.
+    #[error(
+        "{} was trained with other data: {source_of_data} has changed since the checkpoint of step \
+         {step}: {what}\n  do: restore it, or begin a new run; --accept-changed-data resumes with it \
+         as it is now",
+        folder.display()
+    )]
+    OtherData {
+        /// The run's folder.
+        folder: PathBuf,
+        /// The checkpoint's step.
+        step: usize,
+        /// The key of the config, and its file.
+        source_of_data: String,
+        /// What differs.
+        what: String,
+    },
     /// There is nothing to go on from.
     #[error(
-        "{} has no checkpoint yet: begin anew with --overwrite",
+        "{} has no checkpoint yet\n  do: wait for the first one if it is being trained; if not, \
+         `zoo train CONFIG --overwrite` begins anew",
         folder.display()
     )]
     NoCheckpoint {
         /// The run's folder.
         folder: PathBuf,
+    },
+    /// There is a folder of checkpoints, and it cannot be read.
+    #[error(
+        "{} cannot be read: {source}\n  do: check its permissions, and whether its disk is \
+         mounted and without errors, then try again; do not begin anew: there may be checkpoints \
+         in it",
+        folder.display()
+    )]
+    Unreadable {
+        /// The folder of checkpoints.
+        folder: PathBuf,
+        /// Why.
+        source: std::io::Error,
     },
     /// There is no checkpoint of that step.
     #[error("{} has no checkpoint of step {step}; it has those of {there}", folder.display())]
@@ -147,9 +220,12 @@ pub enum TrainError {
     },
     /// A checkpoint could not be written.
     #[error(
-        "the checkpoint of step {step} could not be written: {source}. {} Make room, then go on \
-         with --resume",
-        kept(.older)
+        "the checkpoint of step {step} could not be written: {source}. {} Make room, then {}",
+        kept(.older),
+        match older {
+            Some(_) => "go on with --resume",
+            None => "begin anew with --overwrite",
+        }
     )]
     CheckpointNotWritten {
         /// Its step.
@@ -160,32 +236,41 @@ pub enum TrainError {
         older: Option<usize>,
     },
     /// The loss is no number.
-    #[error(
-        "the loss is {loss} after step {step}: a smaller optimizer.learning_rate, a longer \
-         schedule.warmup or optimizer.clipping helps. {}",
-        kept(.older)
-    )]
+    #[error("the loss is {loss} after step {step}.{}", diverged(.usable))]
     NotANumber {
         /// What it is.
         loss: f64,
         /// When that was seen.
         step: usize,
-        /// The step of the newest checkpoint.
-        older: Option<usize>,
+        /// The step of the newest checkpoint that can be used.
+        usable: Option<usize>,
+    },
+    /// Weights are NaN or infinite: no checkpoint is written of them.
+    #[error(
+        "the weights are no longer finite after step {step} ({tensor}), and were not saved.{}",
+        diverged(.usable)
+    )]
+    NonFiniteWeights {
+        /// When that was seen.
+        step: usize,
+        /// A tensor with NaN or infinity.
+        tensor: String,
+        /// The step of the newest checkpoint that can be used.
+        usable: Option<usize>,
     },
     /// No loss scale is small enough.
     #[error(
         "gradients overflow at step {step} even with a loss scale of {scale}: compute in bf16 or \
-         f32 (training.precision), or lower optimizer.learning_rate. {}",
-        kept(.older)
+         f32 (training.precision).{}",
+        diverged(.usable)
     )]
     Overflow {
         /// When.
         step: usize,
         /// The scale.
         scale: f64,
-        /// The step of the newest checkpoint.
-        older: Option<usize>,
+        /// The step of the newest checkpoint that can be used.
+        usable: Option<usize>,
     },
     /// A device that cannot compute in what a pass should.
     #[error(
@@ -215,6 +300,12 @@ pub enum TrainError {
     /// Something else that was asked for and cannot be done.
     #[error("{0}")]
     Refused(String),
+    /// Standard output.
+    #[error(
+        "standard output cannot be written: {0}\n  do: make room where it goes, or send it \
+         elsewhere"
+    )]
+    Output(std::io::Error),
     /// A file.
     #[error("{}: {source}", path.display())]
     File {
@@ -270,8 +361,20 @@ pub struct Instead {
 fn advice(instead: &Option<Instead>) -> String {
     match instead {
         Some(Instead { whole, takes }) => format!("\n  do: that of step {whole} is whole: {takes}"),
-        None => "\n  do: there is no other that is whole: train anew with --overwrite".to_owned(),
+        None => {
+            "\n  do: there is no other that is whole: restore it from a backup, or train a new \
+                 run with --set run.name=OTHER"
+                .to_owned()
+        }
     }
+}
+
+fn choices(is_removable: bool) -> String {
+    let overwrite = match is_removable {
+        true => "--overwrite deletes it and begins anew, ",
+        false => "",
+    };
+    format!("--resume goes on with it, {overwrite}--set run.name=OTHER begins a run beside it")
 }
 
 fn of_process(id: &Option<u32>) -> String {
@@ -286,6 +389,21 @@ fn kept(older: &Option<usize>) -> String {
         Some(step) => format!("The checkpoint of step {step} is kept."),
         None => "There is no checkpoint yet.".to_owned(),
     }
+}
+
+/// What to do when a run has diverged.
+fn diverged(usable: &Option<usize>) -> String {
+    let usable = match usable {
+        Some(step) => format!(
+            "the checkpoint of step {step} can be used: --checkpoint {step} evaluates it, --resume \
+             --step {step} goes on from it"
+        ),
+        None => "there is no checkpoint that can be used".to_owned(),
+    };
+    format!(
+        "\n  do: begin a run with a smaller optimizer.learning_rate, a longer schedule.warmup or \
+         optimizer.clipping; {usable}"
+    )
 }
 
 fn words(dtypes: &[Dtype]) -> String {

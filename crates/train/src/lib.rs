@@ -15,15 +15,20 @@
 //! - [`average`](average()): the mean of several checkpoints;
 //! - [`cli`]: the commands of the `zoo` program.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod attend;
 mod average;
 mod classify;
 pub mod cli;
 mod error;
 mod evaluate;
+mod files;
 mod judge;
 mod learn;
+mod memory;
 mod models;
+mod out;
 mod run;
 mod show;
 mod texts;
@@ -37,6 +42,8 @@ pub use self::average::average;
 pub use self::classify::Classified;
 pub use self::error::{Instead, TrainError};
 pub use self::evaluate::DataPart;
+#[doc(hidden)]
+pub use self::files::faults;
 pub use self::judge::{Exam, Judge, Judged, Judgement, Outcome, Sample, Speech, bleu_of};
 pub use self::learn::{Ending, Example, Finished, Learns, TextWindow, TrainOptions, train};
 pub use self::run::{Best, Checkpoint, Checkpoints, RunFolder};

@@ -11,6 +11,7 @@ use zoo_config::{Config, Model, Override};
 use zoo_models::weights::Weights;
 use zoo_models::{Classifier, Gpt, Han, ModelError, Seq2Seq, Summary, Transformer};
 
+use crate::memory::check_model;
 use crate::run::RunFolder;
 use crate::{Tokenizers, TrainError, models};
 
@@ -51,12 +52,14 @@ impl AnyModel {
     ///
     /// # Errors
     ///
-    /// [`TrainError::Model`] if there is no such model.
+    /// [`TrainError::Model`] if there is no such model, [`TrainError::Config`] if the machine has
+    /// not the memory for it.
     pub fn build(
         config: &Config,
         tokenizers: &Tokenizers,
         device: &Device,
     ) -> Result<Self, TrainError> {
+        check_model(config, tokenizers)?;
         let (vocabulary, target) = tokenizers.sizes();
         let target = target.unwrap_or(vocabulary);
         let classes = match tokenizers {
@@ -204,7 +207,7 @@ pub(crate) fn weights_of(
     let checkpoints = folder.checkpoints();
     let last = || {
         checkpoints
-            .steps()
+            .steps()?
             .last()
             .copied()
             .ok_or_else(|| TrainError::NoCheckpoint {
@@ -225,7 +228,7 @@ pub(crate) fn weights_of(
         }
         Which::Step(step) => step,
         Which::Last => last()?,
-        Which::Best => match checkpoints.best() {
+        Which::Best => match checkpoints.best()? {
             Some(best) => best.step,
             None => last()?,
         },

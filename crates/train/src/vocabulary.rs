@@ -76,15 +76,17 @@ impl Tokenizers {
     ///
     /// [`TrainError::Data`] or [`TrainError::File`] if that cannot be.
     pub fn save(&self, folder: &Path) -> Result<(), TrainError> {
-        match self {
-            Self::Pair(pair) => pair.save(folder)?,
-            Self::Labelled(tokenizer, labels) => {
-                tokenizer.save(&folder.join(TOKENIZER))?;
-                let text = serde_json::to_string_pretty(labels);
-                let path = folder.join(LABELS);
-                write_atomic(&path, text.map_err(TrainError::content(&path))?.as_bytes())?;
-            }
-            Self::Plain(tokenizer) => tokenizer.save(&folder.join(TOKENIZER))?,
+        let files = match self {
+            Self::Pair(pair) => pair.files(),
+            Self::Labelled(tokenizer, _) | Self::Plain(tokenizer) => vec![(TOKENIZER, tokenizer)],
+        };
+        for (name, tokenizer) in files {
+            write_atomic(&folder.join(name), tokenizer.to_json()?.as_bytes())?;
+        }
+        if let Self::Labelled(_, labels) = self {
+            let text = serde_json::to_string_pretty(labels);
+            let path = folder.join(LABELS);
+            write_atomic(&path, text.map_err(TrainError::content(&path))?.as_bytes())?;
         }
         Ok(())
     }

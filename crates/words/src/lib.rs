@@ -11,6 +11,7 @@ mod dtype;
 mod encoding;
 mod libtorch;
 mod mechanism;
+mod printable;
 mod unknown;
 
 pub use backend::{Backend, BackendWord, ParseBackendError};
@@ -18,4 +19,5 @@ pub use dtype::Dtype;
 pub use encoding::NotUtf8;
 pub use libtorch::libtorch_version;
 pub use mechanism::{About, LinearFeatures, Mechanism, MechanismConfig};
+pub use printable::{Printable, printable_text};
 pub use unknown::UnknownWord;

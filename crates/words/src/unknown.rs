@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::Printable;
+
 /// Words that are listed. A list from a file, as that of its columns, may be as long as the
 /// file.
 const SHOWN: usize = 50;
@@ -52,12 +54,16 @@ impl UnknownWord {
 
 impl fmt::Display for UnknownWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unknown {} \"{}\"", self.what, self.got)?;
+        write!(f, "unknown {} \"{}\"", self.what, Printable(&self.got))?;
         if let Some(nearest) = self.nearest() {
-            write!(f, ": did you mean {nearest}?")?;
+            write!(f, ": did you mean {}?", Printable(nearest))?;
         }
         let shown = &self.known[..self.known.len().min(SHOWN)];
-        write!(f, "\n  known: {}", shown.join(", "))?;
+        f.write_str("\n  known: ")?;
+        for (at, word) in shown.iter().enumerate() {
+            let between = if at == 0 { "" } else { ", " };
+            write!(f, "{between}{}", Printable(word))?;
+        }
         match self.known.len() - shown.len() {
             0 => Ok(()),
             more => write!(f, " and {more} more"),
@@ -88,6 +94,21 @@ mod tests {
         assert_eq!(
             about("tensorflow").to_string(),
             "unknown backend \"tensorflow\"\n  known: flex, wgpu, tch-cpu, tch-cuda"
+        );
+    }
+
+    #[test]
+    fn words_of_a_file_do_not_reach_the_terminal_as_they_are() {
+        let hostile = "la\u{1b}]0;title\u{7}bel";
+        let shown =
+            UnknownWord::new("column", "label\u{1b}[2J", [hostile, "x\u{202e}"]).to_string();
+        assert!(
+            !shown.contains(['\u{1b}', '\u{7}', '\u{202e}']),
+            "{shown:?}"
+        );
+        assert!(
+            shown.contains("known: la\\u{1b}]0;title\\u{7}bel, x\\u{202e}"),
+            "{shown}"
         );
     }
 

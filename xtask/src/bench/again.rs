@@ -39,9 +39,20 @@ impl Again {
             true => self.run.as_path(),
             false => self.run.parent().unwrap_or(Path::new(".")),
         };
-        let page = report::write(folder, &results.run, &results.cases, against)
-            .with_context(|| format!("cannot write the report into {}", folder.display()))?;
-        answer::show(self.format, &pool(&results.cases), against)?;
+        let page = report::write(
+            folder,
+            &results.run,
+            &results.cases,
+            &results.skipped,
+            against,
+        )
+        .with_context(|| format!("cannot write the report into {}", folder.display()))?;
+        answer::show(
+            self.format,
+            &pool(&results.cases),
+            &results.skipped,
+            against,
+        )?;
         eprintln!("report:  {}", page.display());
         Ok(())
     }

@@ -5,23 +5,30 @@ use std::io::Write;
 use anyhow::Result;
 use zoo_comparison::findings::{families, findings};
 use zoo_comparison::pool::{Pool, Pooled};
+use zoo_comparison::record::Skipped;
 use zoo_comparison::table::{self, Against};
 use zoo_comparison::units;
 
 use super::Format;
 
 /// Prints the tables or the numbers of a run, what they show, and what went wrong.
-pub(super) fn show(format: Format, cases: &[Pooled], against: Against<'_>) -> Result<()> {
+pub(super) fn show(
+    format: Format,
+    cases: &[Pooled],
+    skipped: &[Skipped],
+    against: Against<'_>,
+) -> Result<()> {
     let sections = table::sections(cases, against);
     let mut text = match format {
         Format::Table => devices(cases) + &table::terminal(&sections, terminal_width()),
         Format::Markdown => table::markdown(&sections),
-        Format::Json => serde_json::to_string_pretty(&summary(cases))? + "\n",
+        Format::Json => serde_json::to_string_pretty(&summary(cases, skipped))? + "\n",
     };
     if format != Format::Json {
         let findings = findings(&families(cases));
         let remarks = table::remarks(cases);
-        for line in findings.iter().chain(&remarks) {
+        let skipped = table::skipped_lines(skipped);
+        for line in findings.iter().chain(&remarks).chain(&skipped) {
             text.push_str(line);
             text.push('\n');
         }
@@ -103,8 +110,9 @@ fn parameters(cases: &[Pooled]) -> Vec<(String, u64)> {
     models
 }
 
-/// The cases as JSON: what the table shows, as numbers.
-fn summary(cases: &[Pooled]) -> Vec<serde_json::Value> {
+/// The cases as JSON: what the table shows, as numbers; those that were not run have a reason in
+/// place of a result.
+fn summary(cases: &[Pooled], skipped: &[Skipped]) -> Vec<serde_json::Value> {
     let of = |case: &Pooled| {
         let mut value = serde_json::json!({
             "case": case.id,
@@ -129,7 +137,10 @@ fn summary(cases: &[Pooled]) -> Vec<serde_json::Value> {
         };
         value
     };
-    cases.iter().map(of).collect()
+    let skipped = skipped
+        .iter()
+        .map(|case| serde_json::json!({ "skipped": case }));
+    cases.iter().map(of).chain(skipped).collect()
 }
 
 /// Characters in a line, if there is a terminal to show them.

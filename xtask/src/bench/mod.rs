@@ -9,7 +9,7 @@ mod programs;
 mod progress;
 mod pytorch;
 
-use std::num::{NonZeroU64, NonZeroUsize};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Subcommand, ValueEnum};
-use zoo_comparison::case::Pass;
+use zoo_comparison::case::{Pass, count, length};
 use zoo_comparison::model::ModelName;
 use zoo_comparison::plan::{Extent, Plan, Selection, Suite};
 use zoo_comparison::pool::{Pool, Pooled, pool};
-use zoo_comparison::record::{FILE, Outcome, Results, RunInfo, Writer};
-use zoo_comparison::report;
+use zoo_comparison::record::{FILE, Line, Outcome, Results, RunInfo, Writer};
 use zoo_comparison::run::Comparison;
-use zoo_comparison::table::Against;
+use zoo_comparison::table::{self, Against};
+use zoo_comparison::{report, rival};
 use zoo_words::{Dtype, Mechanism};
 
 use crate::backends::Backends;
@@ -71,7 +71,7 @@ struct Measure {
     model: Vec<ModelName>,
 
     /// Lengths to measure at, with commas
-    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = length)]
     seq: Vec<NonZeroUsize>,
 
     /// What is measured of each
@@ -83,7 +83,7 @@ struct Measure {
     dtype: Dtype,
 
     /// Threads each side may use; all cores unless said otherwise
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = |text: &str| count(text, 4096))]
     threads: Option<NonZeroUsize>,
 
     /// Two lengths or small models, within two minutes (the default)
@@ -115,12 +115,12 @@ struct Measure {
     list: bool,
 
     /// How often each case is started; 2, or 3 with --vs
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = |text: &str| count(text, 1000))]
     rounds: Option<NonZeroUsize>,
 
     /// Seconds after which a case is given up; 60, or 600 with --full
-    #[arg(long, value_name = "SECONDS")]
-    timeout: Option<NonZeroU64>,
+    #[arg(long, value_name = "SECONDS", value_parser = |text: &str| count(text, 1_000_000_000))]
+    timeout: Option<NonZeroUsize>,
 
     /// GiB a case may take; nine tenths of what is free unless said otherwise
     #[arg(long, value_name = "GIB")]
@@ -175,7 +175,7 @@ impl Bench {
 impl Measure {
     fn run(&self) -> Result<()> {
         // Everything a person can get wrong, before anything slow.
-        let Plan { cases, left_out } = self.selection().plan()?;
+        let Plan { cases, mut skipped } = self.selection().plan()?;
         let baseline = match &self.baseline {
             Some(path) => Some(pool(&Results::read(path)?.cases)),
             None => None,
@@ -185,8 +185,11 @@ impl Measure {
         }
         let started = SystemTime::now();
         let folder = self.folder(started)?;
-        for line in left_out {
-            eprintln!("note: {line}");
+        if self.vs == Some(Rival::Pytorch) {
+            skipped.extend(cases.iter().filter_map(rival::skipped));
+        }
+        for line in table::skipped_lines(&skipped) {
+            eprintln!("{line}");
         }
 
         let programs = programs::provide(&self.backends, self.program.as_deref())?;
@@ -204,7 +207,7 @@ impl Measure {
         };
         let mut sampling = self.extent().sampling(cases.len() * sides * rounds);
         if let Some(seconds) = self.timeout {
-            sampling.timeout = Duration::from_secs(seconds.get());
+            sampling.timeout = Duration::from_secs(seconds.get() as u64);
         }
         let comparison = Comparison {
             programs,
@@ -223,6 +226,11 @@ impl Measure {
         let results = folder.join(FILE);
         let mut writer = Writer::create(&results, &run)
             .with_context(|| format!("cannot write {}", results.display()))?;
+        for case in &skipped {
+            writer
+                .write(&Line::Skipped(case.clone()))
+                .with_context(|| format!("cannot write {}", results.display()))?;
+        }
 
         // The first Ctrl-C ends the case, not the program: what is done is shown.
         let stop = Arc::new(AtomicBool::new(false));
@@ -242,10 +250,10 @@ impl Measure {
         let against = Against {
             baseline: baseline.as_deref(),
         };
-        let page = report::write(&folder, &run, &lines, against)
+        let page = report::write(&folder, &run, &lines, &skipped, against)
             .with_context(|| format!("cannot write the report into {}", folder.display()))?;
         let cases = pool(&lines);
-        answer::show(self.format, &cases, against)?;
+        answer::show(self.format, &cases, &skipped, against)?;
         eprintln!("results: {}", results.display());
         eprintln!("report:  {}", page.display());
         if stop.load(Ordering::Relaxed) {
@@ -309,8 +317,11 @@ impl Measure {
 
     fn run_info(&self, started: SystemTime) -> RunInfo {
         let own = ["cargo".to_owned(), "xtask".to_owned()];
+        // Paths need not be UTF-8.
+        let given = std::env::args_os().skip(1);
+        let given = given.map(|word| word.to_string_lossy().into_owned());
         RunInfo {
-            command: own.into_iter().chain(std::env::args().skip(1)).collect(),
+            command: own.into_iter().chain(given).collect(),
             commit: commit(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             burn: burn_version().unwrap_or_default(),

@@ -20,8 +20,9 @@ use burn::backend::Dispatch;
 use burn::tensor::Tensor;
 
 use self::ops::AdditiveForward;
+use crate::finite::FiniteRows;
 use crate::precision::{check, check_parameter, widen};
-use crate::standard::{Attended, attend_by_scores};
+use crate::standard::{Attended, attend_by_scores, may_hide, poison_of_scores};
 use crate::tiled::has_body;
 use crate::{AttentionOptions, AttentionShape};
 
@@ -57,7 +58,14 @@ pub fn additive(
     options.check(op, &shape);
     let stored = query.dtype();
     let value = widen(value);
-    let scores = scores_of(op, query, key, vector, options.scale, &shape);
+    let scores = if may_hide(options) {
+        let [query, key] = [query, key].map(FiniteRows::of);
+        let scores = scores_of(op, query.finite, key.finite, vector, options.scale, &shape);
+        let poison = poison_of_scores(query.infinite, key.infinite, &shape);
+        scores + widen(poison)
+    } else {
+        scores_of(op, query, key, vector, options.scale, &shape)
+    };
     attend_by_scores(op, scores, value, options, &shape, stored)
 }
 

@@ -24,6 +24,7 @@ use burn::tensor::Tensor;
 
 pub use self::features::{FeatureMap, RandomFeatures};
 pub use self::redrawn::RedrawnFeatures;
+pub(crate) use self::retention::group_norm;
 pub use self::retention::{retention, retention_decays};
 use self::sight::Sight;
 pub use self::state::LinearState;
@@ -70,14 +71,19 @@ pub fn linear(
     let scale = features.scale(options.scale, &shape);
     let attend = |[query, key, value]: [Tensor<4>; 3], sight: &Sight, shape: &AttentionShape| {
         let query = features.of_queries(query, scale);
+        let (key, value, poison) = sight.finite(key, value, shape);
         let key = features.of_keys(key, scale, sight); // [batch, kv_heads, seq_k, features]
-        let value = with_ones(sight.clear(value)); // [batch, kv_heads, seq_k, d_value + 1]
+        let value = with_ones(value); // [batch, kv_heads, seq_k, d_value + 1]
         let sums = if sight.is_causal {
             chunked::causal(query, key, value, shape, None)
         } else {
             read_out(query, key.swap_dims(2, 3).matmul(value))
         }; // [batch, heads, seq_q, d_value + 1]
-        mean(sums, shape.d_value)
+        let context = mean(sums, shape.d_value);
+        match poison {
+            Some(poison) => context + poison,
+            None => context,
+        }
     };
     let context = heads::some_at_a_time([query, key, value], &sight, &shape, attend);
     narrow(context, stored)

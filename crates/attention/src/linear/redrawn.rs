@@ -4,52 +4,53 @@
 //! Choromanski et al., [Performers](https://arxiv.org/abs/2009.14794), 2020.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use burn::module::{Module, RunningState};
 use burn::tensor::{Device, Tensor, TensorData};
 
 use super::{FeatureMap, RandomFeatures};
 use crate::counter::mix;
-use crate::seed::pass_number;
 
 /// The random features in use. They are part of a module's record, without being learned:
 /// what was saved computes the same when it is loaded.
 ///
-/// Which come next follows from those in use, and when, from the number of the training pass
-/// if [`training_pass`](crate::training_pass) said it. Otherwise passes are counted from the
-/// last draw, or from when the module was made or loaded.
+/// Which come next follows from those in use. When they come is decided by
+/// [`redraw_before`](Self::redraw_before), if the training loop calls it; otherwise passes are
+/// counted from the last draw, or from when the module was made or loaded.
 #[derive(Module, Debug)]
 pub struct RedrawnFeatures {
     /// `[count, d_head]`
     directions: RunningState<Tensor<2>>,
     interval: usize,
-    /// Clones share it, as they share what was drawn.
+    /// Shared with every copy of the module.
     #[module(skip)]
     passes: Arc<Mutex<Passes>>,
 }
 
 /// How far training is.
-#[derive(Debug, Clone, Default)]
-struct Passes {
-    /// Those since the last draw.
-    counted: usize,
-    /// The number of the last one, if it had one: a pass may come through a layer twice.
-    last: Option<u64>,
+#[derive(Debug, Clone, Copy)]
+enum Passes {
+    /// Forward passes since the last draw.
+    Counted(usize),
+    /// The training loop calls [`RedrawnFeatures::redraw_before`].
+    Told,
 }
 
 impl Passes {
-    /// Takes one more, and says whether it is time to draw others for it.
-    fn are_due(&mut self, number: Option<u64>, interval: usize) -> bool {
-        let is_due = match number {
-            Some(number) => {
-                self.last != Some(number) && number > 0 && number.is_multiple_of(interval as u64)
+    /// Counts one more, and returns whether it is time to draw others for it.
+    fn is_due(&mut self, interval: usize) -> bool {
+        match self {
+            Self::Counted(count) if *count >= interval => {
+                *count = 1;
+                true
             }
-            None => self.counted >= interval,
-        };
-        self.last = number;
-        self.counted = 1 + if is_due { 0 } else { self.counted };
-        is_due
+            Self::Counted(count) => {
+                *count += 1;
+                false
+            }
+            Self::Told => false,
+        }
     }
 }
 
@@ -66,7 +67,7 @@ impl RedrawnFeatures {
         Self {
             directions: RunningState::new(Tensor::from_data(directions, device)),
             interval: interval.get(),
-            passes: Arc::default(),
+            passes: Arc::new(Mutex::new(Passes::Counted(0))),
         }
     }
 
@@ -75,14 +76,32 @@ impl RedrawnFeatures {
         FeatureMap::Drawn(Box::new(self.directions.value()))
     }
 
+    /// Draws others if the interval divides `pass`, the number of the training pass that comes
+    /// next. From the first call on nothing else draws them.
+    ///
+    /// A copy on another device or in another precision has features of its own, and what it
+    /// would draw is lost with it. So this is called once for each pass, on the module whose
+    /// weights are trained, and before it is copied: then all copies have the same features
+    /// in every part of a pass, and a training that is resumed draws them when it would have.
+    pub fn redraw_before(&self, pass: u64) {
+        *self.lock() = Passes::Told;
+        if pass > 0 && pass.is_multiple_of(self.interval as u64) {
+            self.draw();
+        }
+    }
+
     /// Those for one more training pass: others, if it is time.
     pub fn features_of_training_pass(&self) -> FeatureMap {
-        // Held until they are drawn: passes of other threads wait for them.
-        let mut passes = self.passes.lock().unwrap_or_else(PoisonError::into_inner);
-        if passes.are_due(pass_number(), self.interval) {
+        // Locked until they are drawn: passes of other threads wait for them.
+        let mut passes = self.lock();
+        if passes.is_due(self.interval) {
             self.draw();
         }
         self.features()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Passes> {
+        self.passes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Draws others. What is in use is read for it, which waits for the device: once in
@@ -108,27 +127,12 @@ impl RedrawnFeatures {
 mod tests {
     use super::*;
 
-    fn due(numbers: &[Option<u64>]) -> Vec<bool> {
-        let mut passes = Passes::default();
-        let due = |number: &Option<u64>| passes.are_due(*number, 3);
-        numbers.iter().map(due).collect()
-    }
-
     #[test]
-    fn passes_without_a_number_are_counted() {
-        let got = due(&[None; 7]);
-        assert_eq!(got, [false, false, false, true, false, false, true]);
-    }
-
-    /// Wherever training goes on from, others are drawn at the same passes, and once for each.
-    #[test]
-    fn a_number_says_when() {
-        let of_all = due(&[0, 1, 2, 3, 3, 4, 5, 6].map(Some));
-        assert_eq!(
-            of_all,
-            [false, false, false, true, false, false, false, true]
-        );
-        assert_eq!(due(&[5, 6, 7].map(Some)), [false, true, false]);
-        assert_eq!(due(&[3, 4].map(Some)), [true, false]);
+    fn passes_are_counted_until_a_loop_tells_them() {
+        let mut passes = Passes::Counted(0);
+        let due: Vec<bool> = (0..7).map(|_| passes.is_due(3)).collect();
+        assert_eq!(due, [false, false, false, true, false, false, true]);
+        let mut passes = Passes::Told;
+        assert!((0..7).all(|_| !passes.is_due(3)));
     }
 }

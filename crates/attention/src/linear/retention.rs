@@ -16,8 +16,9 @@ use crate::{AttentionOptions, AttentionShape};
 
 /// Attends to what was before, the further back the less.
 ///
-/// There is no softmax and no division: models normalise the result. Half-precision
-/// tensors are computed in `f32` and rounded once, at the end.
+/// There is no softmax and no division, and the result is not normalised:
+/// [`MultiHeadAttention`](crate::MultiHeadAttention) does that where its mechanism has a
+/// `group_norm`. Half-precision tensors are computed in `f32` and rounded once, at the end.
 ///
 /// # Shapes
 ///
@@ -58,11 +59,13 @@ pub fn retention(
     let stored = query.dtype();
     let [query, key, value] = [query, key, value].map(widen);
     let query = query.mul_scalar(options.scale.unwrap_or(shape.default_scale()));
-    let [key, value] = [key, value].map(|tensor| sight.clear(tensor));
-    narrow(
-        chunked::causal(query, key, value, &shape, Some(decays)),
-        stored,
-    )
+    let (key, value, poison) = sight.finite(key, value, &shape);
+    let context = chunked::causal(query, key, value, &shape, Some(decays));
+    let context = match poison {
+        Some(poison) => context + poison,
+        None => context,
+    };
+    narrow(context, stored)
 }
 
 /// The paper's decays for so many heads: from 31/32, each half as far from 1 as the last.
@@ -71,3 +74,21 @@ pub fn retention_decays(heads: usize) -> Vec<f64> {
         .map(|head| 1.0 - (-5.0 - head as f64).exp2())
         .collect()
 }
+
+/// The paper's GroupNorm of one group for each head, without parameters: at every position, what
+/// a head gave less its mean, divided by its standard deviation. Computed in `f32`.
+///
+/// # Shapes
+///
+/// - context: `[batch, heads, seq, d_value]`
+/// - result: the same
+pub(crate) fn group_norm(context: Tensor<4>) -> Tensor<4> {
+    let stored = context.dtype();
+    let context = widen(context);
+    let centred = context.clone() - context.mean_dim(3);
+    let variance = centred.clone().square().mean_dim(3);
+    narrow(centred / variance.add_scalar(EPSILON).sqrt(), stored)
+}
+
+/// Added to the variance, as PyTorch's GroupNorm does.
+const EPSILON: f64 = 1e-5;

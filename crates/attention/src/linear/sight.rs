@@ -2,6 +2,7 @@
 
 use burn::tensor::{Bool, Device, Tensor};
 
+use crate::finite::{FiniteRows, poison};
 use crate::{AttentionShape, Pattern};
 
 /// Who sees whom, as far as it can be said of keys alone.
@@ -22,6 +23,46 @@ impl Sight {
             }
             None => tensor,
         }
+    }
+
+    /// Keys and values with zeros for those that nobody sees and, where queries see no further
+    /// than their own position, for elements that are not finite; and what makes the queries
+    /// NaN that do see one of these, `[batch, heads, seq_q, 1]`.
+    ///
+    /// Sums over chunks multiply what is ahead of a query by zero, which NaN survives.
+    pub(super) fn finite(
+        &self,
+        key: Tensor<4>,
+        value: Tensor<4>,
+        shape: &AttentionShape,
+    ) -> (Tensor<4>, Tensor<4>, Option<Tensor<4>>) {
+        let [key, value] = [key, value].map(|tensor| self.clear(tensor));
+        if !self.is_causal {
+            return (key, value, None);
+        }
+        let [key, value] = [key, value].map(FiniteRows::of);
+        let &AttentionShape {
+            batch,
+            heads,
+            kv_heads,
+            seq_q,
+            seq_k,
+            ..
+        } = shape;
+        // The last query is aligned with the last key; those before the first key see nothing.
+        let met = (key.infinite + value.infinite).cumsum(2); // [batch, kv_heads, seq_k, 1]
+        let met = if seq_q <= seq_k {
+            met.slice_dim(2, seq_k - seq_q..seq_k)
+        } else {
+            let options = (&met.device(), met.dtype());
+            let zeros = Tensor::zeros([batch, kv_heads, seq_q - seq_k, 1], options);
+            Tensor::cat(vec![zeros, met], 2)
+        };
+        let met = met
+            .reshape([batch, kv_heads, 1, seq_q])
+            .expand([batch, kv_heads, shape.group(), seq_q])
+            .reshape([batch, heads, seq_q, 1]);
+        (key.finite, value.finite, Some(poison(met)))
     }
 
     /// Sees to it that nobody sees ahead.

@@ -9,6 +9,7 @@ use super::{mean, read_out, with_ones};
 use crate::AttentionShape;
 use crate::cache::examples_of;
 use crate::precision::{check, narrow, widen};
+use crate::shape::check_device;
 
 /// What linear attention keeps of all keys and values before: for each key and value
 /// head a matrix of features by values. It does not grow.
@@ -122,7 +123,8 @@ impl LinearState {
     ///
     /// # Panics
     ///
-    /// If the tensors do not fit together, or their sizes changed since the first.
+    /// If the tensors do not fit together, or their sizes or device changed since the first. The
+    /// state is then what it was before.
     pub fn extend(&mut self, key: Tensor<4>, value: Tensor<4>, scale: Option<f64>) {
         // As if each key asked: a query has its sizes.
         let shape = AttentionShape::of(OP, &key, &key, &value);
@@ -146,15 +148,17 @@ impl LinearState {
             None => (self.faded(key), value, None),
         };
         let mut added = key.swap_dims(2, 3).matmul(value); // [batch, kv_heads, features, width]
-        let mut sums = self.sums.take();
-        if let Some(before) = &sums {
+        if let Some(before) = &self.sums {
             assert!(
                 before.dims() == added.dims(),
                 "{OP}: its sizes must be those of the first, a state of {:?}, got {:?}",
                 before.dims(),
                 added.dims()
             );
+            check_device(OP, "a state", &added.device(), &before.device());
         }
+        // Nothing may fail from here on: what is taken out would be lost.
+        let mut sums = self.sums.take();
         if let Some(key_shift) = key_shift {
             // What was added up, and what is added, as shares of the same.
             if let (Some(before), Some(shift)) = (sums.take(), self.shift.take()) {

@@ -27,7 +27,7 @@ pub use self::decode::Memory;
 pub use self::look::NoEntropy;
 pub use self::pytorch::{PytorchWeights, PytorchWeightsError};
 use crate::counter::mix;
-use crate::linear::RedrawnFeatures;
+use crate::linear::{RedrawnFeatures, group_norm};
 use crate::mechanism::{Mechanism, MechanismConfig, attend};
 use crate::positions::rotate;
 use crate::seed::next_seed;
@@ -128,6 +128,8 @@ impl MultiHeadAttention {
     /// Weights are forgotten on devices that take gradients only, and others every time.
     /// So it is with [`hard`](crate::hard()) attention: there it samples, elsewhere it takes
     /// the best. There, too, passes count until random features are drawn anew.
+    /// [`Device::seed`](burn::tensor::Device::seed) decides which weights are dropped and what
+    /// is sampled, or [`with_seed`](crate::with_seed) around the call.
     ///
     /// # Shapes
     ///
@@ -177,6 +179,15 @@ impl MultiHeadAttention {
         Ok((self.joined(context), weights))
     }
 
+    /// Draws other random features if the mechanism redraws them and its interval divides
+    /// `pass`, the number of the training pass that comes next; see
+    /// [`RedrawnFeatures::redraw_before`].
+    pub fn redraw_features_before(&self, pass: u64) {
+        if let Some(features) = &self.features {
+            features.redraw_before(pass);
+        }
+    }
+
     /// By the mechanism, with the parameters it may have.
     fn attended(
         &self,
@@ -224,7 +235,7 @@ impl MultiHeadAttention {
                 let choice = match self.is_training(&query) {
                     true => Choice::Sampled {
                         temperature,
-                        seed: mix(seed ^ next_seed()),
+                        seed: mix(seed ^ next_seed(&query.device())),
                     },
                     false => Choice::Best,
                 };
@@ -323,7 +334,7 @@ impl MultiHeadAttention {
             scale: (self.temperature != 1.0).then(|| self.usual_scale() / self.temperature),
             alibi: (self.positions == Positions::Alibi).then(|| alibi_slopes(self.heads)),
             dropout: (self.is_training(query) && self.dropout.prob > 0.0)
-                .then(|| Dropout::new(self.dropout.prob, next_seed())),
+                .then(|| Dropout::new(self.dropout.prob, next_seed(&query.device()))),
             ..AttentionOptions::new()
         }
     }
@@ -341,6 +352,10 @@ impl MultiHeadAttention {
     /// `[batch, heads, seq, d_head]` as `[batch, seq, d_model]`.
     fn joined(&self, context: Tensor<4>) -> Tensor<3> {
         let [batch, heads, seq, d_head] = context.dims();
+        let context = match self.mechanism {
+            MechanismConfig::Retention { group_norm: true } => group_norm(context),
+            _ => context,
+        };
         let context = context
             .swap_dims(1, 2)
             .reshape([batch, seq, heads * d_head]);

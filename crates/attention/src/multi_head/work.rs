@@ -47,7 +47,9 @@ impl MultiHeadAttention {
             None => 0.0,
         };
         let seen = match self.mechanism {
-            MechanismConfig::Linear { .. } | MechanismConfig::Retention => return by_state(d_head),
+            MechanismConfig::Linear { .. } | MechanismConfig::Retention { .. } => {
+                return by_state(d_head);
+            }
             MechanismConfig::Performer { features, .. } => return by_state(features),
             MechanismConfig::Lsh { bucket, rounds, .. } => {
                 // The own chunk and the one before, in each round.

@@ -4,6 +4,7 @@ use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 
 use super::Pattern;
 use crate::AttentionShape;
+use crate::shape::check_device;
 
 impl Pattern {
     /// The mask this pattern stands for, `true` where hidden, or `None` when it hides nothing.
@@ -60,8 +61,14 @@ impl Pattern {
             | Self::Global(_)
             | Self::Documents(_)
             | Self::Sees(_) => Some(written_out(self, shape, device)),
-            Self::KeyPadding(padding) => Some(padding.clone().reshape([batch, 1, 1, seq_k])),
-            Self::Dense(mask) => Some(mask.clone()),
+            Self::KeyPadding(padding) => {
+                check_device(op, "a key padding mask", device, &padding.device());
+                Some(padding.clone().reshape([batch, 1, 1, seq_k]))
+            }
+            Self::Dense(mask) => {
+                check_device(op, "a dense mask", device, &mask.device());
+                Some(mask.clone())
+            }
             Self::And(a, b) => match (a.hidden(op, shape, device), b.hidden(op, shape, device)) {
                 (Some(a), Some(b)) => {
                     let (a, b) = level(a, b);

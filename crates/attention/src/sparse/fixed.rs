@@ -6,7 +6,10 @@
 //! query i sees key j    if i / block = j / block, or j mod block >= block - summary
 //! ```
 //!
-//! With blocks near the root of the length, time grows like `summary · n · sqrt(n)`.
+//! With blocks near the root of the length, time grows like `summary · n · sqrt(n)`: for a full or
+//! causal pattern, as many queries as keys, and scores that do not depend on the position. With key
+//! lengths or another pattern, ALiBi, a bias or dropout the result is the same, and time grows like
+//! `n²`.
 
 use burn::tensor::Tensor;
 

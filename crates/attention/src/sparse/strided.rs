@@ -7,7 +7,9 @@
 //! ```
 //!
 //! With a stride near the root of the length, every place is two steps from every other,
-//! and time grows like `n · sqrt(n)`.
+//! and time grows like `n · sqrt(n)`: for a full or causal pattern, as many queries as keys, and
+//! scores that do not depend on the position. With key lengths or another pattern, ALiBi, a bias or
+//! dropout the result is the same, and time grows like `n²`.
 
 use burn::tensor::Tensor;
 
@@ -162,7 +164,7 @@ fn off_by_one(
 }
 
 /// The log-sum-exp of no score at all, as far as a finite number can say it.
-const NOTHING: f32 = -1e30;
+const NOTHING: f32 = -2e38;
 
 /// `[batch, heads, seq, d]` as `[batch * stride, heads, rows, d]`: place `i` is row
 /// `i / stride` of sequence `i % stride`. Zeros after the last.

@@ -1,5 +1,5 @@
 //! The gradient of tiled attention, written by hand: what is kept from the forward
-//! pass is its inputs, the context and one number a query.
+//! pass is its inputs, the context and two numbers a query.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,7 +25,7 @@ struct State<B: Backend> {
     hidden: MoreHidden<B>,
     bias: Bias<B>,
     context: FloatTensor<B>,
-    log_sum_exp: FloatTensor<B>,
+    stats: FloatTensor<B>,
     d_log_sum_exp: Waiting<B>,
     settings: TiledSettings,
 }
@@ -65,7 +65,7 @@ fn step_back<B: TiledBackward, const PARENTS: usize>(
         hidden: state.hidden,
         bias: state.bias,
         context: state.context,
-        log_sum_exp: state.log_sum_exp,
+        stats: state.stats,
     };
     let arrived = Arrived {
         d_context,
@@ -115,7 +115,7 @@ impl<B: TiledForward + TiledBackward, C: CheckpointStrategy> TiledForward for Au
         hidden: MoreHidden<Self>,
         bias: Bias<Self>,
         settings: TiledSettings,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         let hidden: MoreHidden<B> = match hidden {
             MoreHidden::Nothing => MoreHidden::Nothing,
             MoreHidden::Where(hidden) => MoreHidden::Where(hidden),
@@ -146,7 +146,7 @@ fn record<B: TiledForward + TiledBackward, C: CheckpointStrategy, const PARENTS:
     hidden: MoreHidden<B>,
     bias: Bias<B>,
     settings: TiledSettings,
-) -> (Recorded<B, C>, Recorded<B, C>)
+) -> (Recorded<B, C>, Recorded<B, C>, Recorded<B, C>)
 where
     FromContext: Backward<B, PARENTS, State = State<B>>,
 {
@@ -160,7 +160,7 @@ where
                 prep.checkpoint(&key),
                 prep.checkpoint(&value),
             ];
-            let (context, log_sum_exp) = B::tiled_forward(
+            let (context, log_sum_exp, stats) = B::tiled_forward(
                 query.into_primitive(),
                 key.into_primitive(),
                 value.into_primitive(),
@@ -176,7 +176,7 @@ where
                 hidden,
                 bias,
                 context: context.clone(),
-                log_sum_exp: log_sum_exp.clone(),
+                stats: stats.clone(),
                 d_log_sum_exp: Arc::clone(&waiting),
                 settings,
             };
@@ -190,10 +190,11 @@ where
                 OpsKind::Tracked(prep) => prep.finish((waiting, shape, dtype, device), log_sum_exp),
                 OpsKind::UnTracked(prep) => prep.finish(log_sum_exp),
             };
-            (context, log_sum_exp)
+            let stats = <Autodiff<B, C> as AutodiffBackend>::from_inner(stats);
+            (context, log_sum_exp, stats)
         }
         OpsKind::UnTracked(prep) => {
-            let (context, log_sum_exp) = B::tiled_forward(
+            let (context, log_sum_exp, stats) = B::tiled_forward(
                 query.into_primitive(),
                 key.into_primitive(),
                 value.into_primitive(),
@@ -204,6 +205,7 @@ where
             (
                 prep.finish(context),
                 <Autodiff<B, C> as AutodiffBackend>::from_inner(log_sum_exp),
+                <Autodiff<B, C> as AutodiffBackend>::from_inner(stats),
             )
         }
     }

@@ -31,13 +31,17 @@ pub(super) fn forward<B: Host>(
     hidden: MoreHidden<B>,
     bias: Bias<B>,
     settings: &TiledSettings,
-) -> (FloatTensor<B>, FloatTensor<B>) {
+) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
     let shape = settings.shape;
     with_call::<B, _>([&query, &key, &value], &hidden, &bias, settings, |call| {
-        let (context, log_sum_exp) = cpu::forward(call);
+        let (context, stats) = cpu::forward(call);
         let tensor =
             |numbers, width| B::tensor(numbers, [shape.batch, shape.heads, shape.seq_q, width]);
-        (tensor(context, shape.d_value), tensor(log_sum_exp, 1))
+        (
+            tensor(context, shape.d_value),
+            tensor(cpu::log_sum_exp(&stats), 1),
+            tensor(stats, cpu::STATS),
+        )
     })
 }
 
@@ -48,15 +52,23 @@ pub(super) fn backward<B: Host>(
 ) -> InputGradients<B> {
     let tensors = [&saved.query, &saved.key, &saved.value];
     let context = B::numbers(&saved.context);
-    let log_sum_exp = B::numbers(&saved.log_sum_exp);
+    let stats = B::numbers(&saved.stats);
     let d_context = B::numbers(&arrived.d_context);
     let d_log_sum_exp = arrived.d_log_sum_exp.as_ref().map(B::numbers);
     let upstream = Upstream {
         context: &context,
-        log_sum_exp: &log_sum_exp,
+        stats: &stats,
         d_context: &d_context,
         d_log_sum_exp: d_log_sum_exp.as_deref(),
     };
+    let count = context.len();
+    assert!(
+        d_context.len() == count && count == settings.shape.context(),
+        "flash attention: {} numbers of the context and of its gradient expected, got {count} and \
+         {}",
+        settings.shape.context(),
+        d_context.len()
+    );
     let bias_dims = saved
         .bias
         .as_ref()
@@ -125,6 +137,18 @@ fn with_call<B: Host, R>(
             .as_ref()
             .map(|(bytes, dims)| Spread::new(bytes.as_ref(), *dims)),
     };
+    let shape = &settings.shape;
+    let dims = [query, key, value].map(|tensor| tensor.shape().dims::<4>());
+    let expected = [
+        [shape.batch, shape.heads, shape.seq_q, shape.d_head],
+        [shape.batch, shape.kv_heads, shape.seq_k, shape.d_head],
+        [shape.batch, shape.kv_heads, shape.seq_k, shape.d_value],
+    ];
+    // The kernels read through raw pointers.
+    assert!(
+        dims == expected,
+        "flash attention: query, key and value must be {expected:?}, got {dims:?}"
+    );
     let ((key, key_apart), (value, value_apart)) = (heads::<B>(key), heads::<B>(value));
     work(&Call {
         shape: settings.shape,
@@ -150,6 +174,7 @@ fn with_call<B: Host, R>(
 }
 
 /// Numbers from the first to the last of a tensor.
+#[cfg(any(feature = "flex", feature = "ndarray"))]
 pub(super) fn span(dims: [usize; 4], strides: [usize; 4]) -> usize {
     let steps = dims
         .iter()
@@ -170,7 +195,7 @@ macro_rules! compute_on_the_host {
                 hidden: MoreHidden<Self>,
                 bias: Bias<Self>,
                 settings: TiledSettings,
-            ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+            ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
                 forward::<Self>(query, key, value, hidden, bias, &settings)
             }
         }

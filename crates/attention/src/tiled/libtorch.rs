@@ -52,10 +52,16 @@ impl TiledForward for LibTorch {
         hidden: MoreHidden<Self>,
         bias: Bias<Self>,
         settings: TiledSettings,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         let has_more = aten::has_more(&hidden, &bias);
         match body(&query, query.dtype(), has_more, &settings) {
-            Body::Aten => aten::forward([&query, &key, &value], &hidden, &bias, &settings),
+            Body::Aten => {
+                let tensors = [&query, &key, &value];
+                let (context, log_sum_exp) = aten::forward(tensors, &hidden, &bias, &settings);
+                // LibTorch's backward kernels take the log-sum-exp as it is.
+                let stats = TchTensor::new(log_sum_exp.tensor.shallow_clone());
+                (context, log_sum_exp, stats)
+            }
             Body::Tiles => portable::forward::<Self>(query, key, value, hidden, bias, &settings),
             _ => host::forward::<Self>(query, key, value, hidden, bias, &settings),
         }
@@ -123,6 +129,14 @@ fn in_f32(
     arrived: Arrived<LibTorch>,
     settings: &TiledSettings,
 ) -> InputGradients<LibTorch> {
+    let log_sum_exp = &saved.stats.tensor;
+    let saved = Saved {
+        stats: TchTensor::new(tch::Tensor::cat(
+            &[log_sum_exp.shallow_clone(), log_sum_exp.ones_like()],
+            3,
+        )),
+        ..saved
+    };
     let stored = saved.query.tensor.kind();
     if stored == tch::Kind::Float {
         return portable::backward::<LibTorch>(saved, arrived, settings);
@@ -153,44 +167,28 @@ fn in_f32(
     }
 }
 
+/// What a tensor of this op cannot be.
+fn refused<T>(error: zoo_aten::Error) -> T {
+    panic!("flash attention: {error}")
+}
+
 impl Host for LibTorch {
     fn numbers(tensor: &TchTensor) -> Cow<'_, [f32]> {
-        let tensor = &tensor.tensor;
-        assert!(
-            tensor.kind() == tch::Kind::Float,
-            "flash attention: {:?} tensors cannot be here",
-            tensor.kind()
-        );
-        if tensor.is_contiguous() {
-            // SAFETY: contiguous numbers of this type in the host's memory, as many as
-            // the tensor has, kept by it for as long as it is borrowed. Nothing writes
-            // to a tensor that is an input of ours.
-            let numbers =
-                unsafe { std::slice::from_raw_parts(tensor.data_ptr().cast(), tensor.numel()) };
-            return Cow::Borrowed(numbers);
-        }
-        let mut numbers = vec![0.0; tensor.numel()];
-        tensor.contiguous().copy_data(&mut numbers, tensor.numel());
-        Cow::Owned(numbers)
+        // SAFETY: nothing writes to a tensor that is an input of ours.
+        unsafe { zoo_aten::host_slice(&tensor.tensor) }.unwrap_or_else(refused)
     }
 
     fn strided(tensor: &TchTensor) -> Option<(&[f32], [usize; 4])> {
-        let tensor = &tensor.tensor;
-        if tensor.kind() != tch::Kind::Float {
-            return None;
-        }
-        let (mut dims, mut strides) = ([0; 4], [0; 4]);
-        for (dim, (size, stride)) in tensor.size().into_iter().zip(tensor.stride()).enumerate() {
-            dims[dim] = usize::try_from(size).ok()?;
-            strides[dim] = usize::try_from(stride).ok()?;
-        }
-        let count = host::span(dims, strides);
-        // SAFETY: as for `numbers`, and all up to its last number is within its memory.
-        let numbers = unsafe { std::slice::from_raw_parts(tensor.data_ptr().cast(), count) };
-        Some((numbers, strides))
+        // SAFETY: as for `numbers`.
+        unsafe { zoo_aten::host_strided(&tensor.tensor) }.unwrap_or_else(refused)
     }
 
     fn bytes(tensor: &TchTensor) -> Cow<'_, [u8]> {
+        let device = tensor.tensor.device();
+        assert!(
+            device == tch::Device::Cpu,
+            "flash attention: a mask must be on the device of query, Cpu, got {device:?}"
+        );
         let mut bytes = vec![0u8; tensor.tensor.numel()];
         tensor
             .tensor
@@ -204,6 +202,9 @@ impl Host for LibTorch {
         // burn-tch's own way would fill the tensor with zeros first, on LibTorch's threads,
         // which then wait for more by spinning where ours have work; and copy.
         let tensor = zoo_aten::of_numbers(numbers, &dims);
-        TchTensor::new(tensor.unwrap_or_else(|error| panic!("flash attention: {error}")))
+        TchTensor::new(tensor.unwrap_or_else(refused))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -68,4 +68,4 @@ pub fn merge(parts: &[Flashed]) -> Flashed {
 }
 
 /// As small as what [`Flashed::log_sum_exp`] says of a query that sees nothing.
-const NOTHING: f32 = -1e30;
+const NOTHING: f32 = -2e38;

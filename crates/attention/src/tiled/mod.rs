@@ -8,8 +8,8 @@
 //! with what [`AttentionOptions`] say in between.
 //!
 //! Scores are computed a tile at a time and forgotten; a running softmax joins the
-//! tiles. The backward pass computes each tile again from one number kept for each
-//! query, the log-sum-exp of its scores. Tiles that a [pattern](crate::Pattern)
+//! tiles. The backward pass recomputes each tile from two numbers that are saved for each
+//! query, the maximum of its scores and the sum of their exponentials. Tiles that a [pattern](crate::Pattern)
 //! shows to nobody are not computed at all.
 //!
 //! Dao et al., [FlashAttention](https://arxiv.org/abs/2205.14135), 2022;
@@ -65,7 +65,7 @@ use self::ops::{Bias, MoreHidden, TiledForward, TiledSettings};
 pub(crate) use self::spread::Spread;
 use crate::pattern::rule::Rule;
 use crate::precision::{check, narrow, widen, widened};
-use crate::{AttentionOptions, AttentionShape};
+use crate::{AttentionOptions, AttentionShape, reference};
 
 /// What [`flash_with_log_sum_exp`] returns.
 #[derive(Debug, Clone)]
@@ -205,7 +205,7 @@ fn compute_settled(
         Some(bias) => Bias::Added(widen(bias).into_dispatch()),
         None => Bias::Nothing,
     };
-    let (context, log_sum_exp) = match body {
+    let (context, log_sum_exp, _) = match body {
         Body::Recorded => portable::forward::<Dispatch>(query, key, value, hidden, bias, &settings),
         _ => <Dispatch as TiledForward>::tiled_forward(query, key, value, hidden, bias, settings),
     };
@@ -269,7 +269,9 @@ fn settle(
     let shape = AttentionShape::of(op, query, key, value);
     check(op, [query.dtype(), key.dtype(), value.dtype()]);
     options.check(op, &shape);
-    let (rule, hidden) = options.pattern.split(op, &shape, &query.device());
+    let device = query.device();
+    options.check_device(op, &device);
+    let (rule, hidden) = options.pattern.split(op, &shape, &device);
     let settings = TiledSettings {
         shape,
         rule: Arc::new(rule.and(also)),
@@ -286,6 +288,7 @@ fn settle(
 /// Whether a body for the backend of a tensor was compiled in.
 pub(crate) fn has_body(kind: &DispatchTensorKind) -> bool {
     match kind {
+        _ if reference::is_on() => false,
         DispatchTensorKind::Autodiff(inner) => has_body(inner),
         #[cfg(feature = "flex")]
         DispatchTensorKind::Flex(_) => true,
@@ -304,6 +307,7 @@ pub(crate) fn has_body(kind: &DispatchTensorKind) -> bool {
 #[allow(unused_variables, clippy::only_used_in_recursion)] // by the features
 fn body(kind: &DispatchTensorKind, dtype: DType, has_more: bool, settings: &TiledSettings) -> Body {
     match kind {
+        _ if reference::is_on() => Body::Recorded,
         DispatchTensorKind::Autodiff(inner) => body(inner, dtype, has_more, settings),
         #[cfg(feature = "flex")]
         DispatchTensorKind::Flex(_) => cpu::Kind::here().body(),

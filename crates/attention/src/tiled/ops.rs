@@ -57,7 +57,8 @@ impl<B: Backend> Bias<B> {
 /// Tiled attention forward.
 ///
 /// Query, key, value and bias are shaped as the settings say, and `f32`; or of a half type
-/// where the backend has kernels for that, and then so is the context. The log-sum-exp is `f32`.
+/// where the backend has kernels for that, and then so is the context. The log-sum-exp and the
+/// statistics are `f32`.
 #[backend_extension(
     Autodiff,
     Flex: cfg(feature = "flex"),
@@ -66,7 +67,8 @@ impl<B: Backend> Bias<B> {
     Cube: cfg(feature = "cube"),
 )]
 pub(crate) trait TiledForward: Backend {
-    /// Context `[batch, heads, seq_q, d_value]` and log-sum-exp `[batch, heads, seq_q, 1]`.
+    /// Context `[batch, heads, seq_q, d_value]`, log-sum-exp `[batch, heads, seq_q, 1]` and
+    /// [softmax statistics](Saved::stats) `[batch, heads, seq_q, 2]`.
     #[allow(unused_variables)] // with no backend compiled in, nothing is called
     fn tiled_forward(
         query: FloatTensor<Self>,
@@ -75,7 +77,7 @@ pub(crate) trait TiledForward: Backend {
         #[extension_type] hidden: MoreHidden<Self>,
         #[extension_type] bias: Bias<Self>,
         settings: TiledSettings,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         portable::forward::<Self>(query, key, value, hidden, bias, &settings)
     }
 }
@@ -89,7 +91,11 @@ pub(crate) struct Saved<B: Backend> {
     pub(crate) hidden: MoreHidden<B>,
     pub(crate) bias: Bias<B>,
     pub(crate) context: FloatTensor<B>,
-    pub(crate) log_sum_exp: FloatTensor<B>,
+    /// For each row, the maximum of its scores and the sum of the exponentials of what they
+    /// are below it; a sum of zero if the row is fully masked. One number, the log-sum-exp,
+    /// would have no digits left for the sum where scores are large. The maximum is in the
+    /// units of the kernel that computed it: of log 2 on the CPU, natural elsewhere.
+    pub(crate) stats: FloatTensor<B>,
 }
 
 /// What arrives at the results of the forward pass, and what is asked for.

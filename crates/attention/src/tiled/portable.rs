@@ -5,7 +5,7 @@
 //!                            m' = max(m, max s),  p = exp(s - m'),  a = exp(m - m')
 //!                            l = a·l + Σ p,  o = a·o + p v
 //!                            context = o / l,  log-sum-exp = m + ln l
-//! backward, over both:       p = exp(s - lse),  dp = do vᵀ
+//! backward, over both:       p = exp(s - m) / l,  dp = do vᵀ
 //!                            ds = p (dp - rowsum(do ∘ o) + dlse)
 //!                            dv += pᵀ do,  dk += scale · dsᵀ q,  dq += scale · ds k
 //! ```
@@ -32,9 +32,13 @@ use super::ops::{Arrived, Bias, InputGradients, MoreHidden, Saved, TiledSettings
 /// small enough that the scores of a tile (256 KB a head) are cheap to hold.
 const TILE: usize = 256;
 
-/// Stands for minus infinity in scores: infinities are not part of what WGSL
-/// promises, and two of them make a NaN.
-const LOWEST: f32 = -1e30;
+/// Stands for minus infinity in the scores of hidden keys: infinities are not part of what
+/// WGSL promises, and two of them make a NaN. Half as large as the largest number, so that a
+/// difference of two scores is finite.
+const LOWEST: f32 = -2e38;
+
+/// The least score of a key that is not hidden, however negative its bias is.
+const LEAST_VISIBLE: f32 = -1e38;
 
 pub(super) fn forward<B: Backend>(
     query: FloatTensor<B>,
@@ -43,10 +47,10 @@ pub(super) fn forward<B: Backend>(
     hidden: MoreHidden<B>,
     bias: Bias<B>,
     settings: &TiledSettings,
-) -> (FloatTensor<B>, FloatTensor<B>) {
+) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
     let call = Call::<B>::new(settings, &query, hidden, bias);
     let mut contexts = Vec::new();
-    let mut sums_of_exp = Vec::new();
+    let (mut sums_of_exp, mut all_stats) = (Vec::new(), Vec::new());
     for row in 0..call.plan.rows() {
         let queries = call.plan.queries(row);
         let query = call.grouped(B::float_slice(query.clone(), &rows(&queries)));
@@ -60,18 +64,17 @@ pub(super) fn forward<B: Backend>(
             let key = B::float_slice(key.clone(), &rows(&tile.keys));
             let value = B::float_slice(value.clone(), &rows(&tile.keys));
             let Scored { scores, hidden, .. } = call.scores(query.clone(), key, &tile);
-            // A bias may be minus infinity, and a row of it must not meet itself.
             let most_here = B::float_max_dim(scores.clone(), 3); // [batch, kv_heads, group * tile, 1]
-            let most_here = B::float_clamp_min(most_here, LOWEST.into());
             let most = match &state {
                 Some((most, ..)) => larger::<B>(most.clone(), most_here),
                 None => most_here,
             };
             let weights = B::float_exp(B::float_sub(scores, most.clone()));
+            let hides = hidden.is_some();
             let weights = zero::<B>(weights, hidden);
             let sum = B::float_sum_dim(weights.clone(), 3);
             let weights = call.drop_some(weights, call.factors(&tile));
-            let context = B::float_matmul(weights, value); // [batch, kv_heads, group * tile, d_value]
+            let context = call.weighted_sum(weights, value, hides); // [batch, kv_heads, group * tile, d_value]
             state = Some(match state {
                 None => (most, sum, context),
                 Some((before, sum_before, context_before)) => {
@@ -82,14 +85,19 @@ pub(super) fn forward<B: Backend>(
                 }
             });
         }
-        let (context, log_sum_exp) = match state {
+        let (context, log_sum_exp, stats) = match state {
             Some((most, sum, context)) => call.finish(most, sum, context),
-            None => call.blind(queries.len()),
+            None => call.fully_masked(queries.len()),
         };
         contexts.push(call.by_head(context, queries.len()));
         sums_of_exp.push(call.by_head(log_sum_exp, queries.len()));
+        all_stats.push(call.by_head(stats, queries.len()));
     }
-    (cat::<B>(contexts, 2), cat::<B>(sums_of_exp, 2))
+    (
+        cat::<B>(contexts, 2),
+        cat::<B>(sums_of_exp, 2),
+        cat::<B>(all_stats, 2),
+    )
 }
 
 pub(super) fn backward<B: Backend>(
@@ -104,7 +112,7 @@ pub(super) fn backward<B: Backend>(
         hidden,
         bias,
         context,
-        log_sum_exp,
+        stats,
     } = saved;
     let Arrived {
         d_context,
@@ -128,7 +136,10 @@ pub(super) fn backward<B: Backend>(
         let part = |tensor: &FloatTensor<B>| call.grouped(B::float_slice(tensor.clone(), &at));
         let query = part(&query);
         let d_context = part(&d_context);
-        let log_sum_exp = part(&log_sum_exp); // [batch, kv_heads, group * tile, 1]
+        let stats = part(&stats); // [batch, kv_heads, group * tile, 2]
+        let most = column::<B>(&stats, 0); // [batch, kv_heads, group * tile, 1]
+        // At least 1, or 0 if the row is fully masked, and all its weights are zero already.
+        let sum = B::float_clamp_min(column::<B>(&stats, 1), 0.5.into());
         let mean = B::float_sum_dim(B::float_mul(d_context.clone(), part(&context)), 3);
         let d_log_sum_exp = d_log_sum_exp.as_ref().map(part);
         let mut d_query: Option<FloatTensor<B>> = None;
@@ -146,16 +157,25 @@ pub(super) fn backward<B: Backend>(
                 hidden,
                 slope,
             } = call.scores(query.clone(), key.clone(), &tile);
-            let weights = B::float_exp(B::float_sub(scores, log_sum_exp.clone()));
-            let weights = zero::<B>(weights, hidden); // [batch, kv_heads, group * tile, tile]
+            // No weight exceeds 1, even if a score were rounded differently this time.
+            let below = B::float_clamp_max(B::float_sub(scores, most.clone()), 0.0.into());
+            let weights = B::float_div(B::float_exp(below), sum.clone());
+            let weights = zero::<B>(weights, hidden.clone()); // [batch, kv_heads, group * tile, tile]
             let weights = if is_one_tile {
-                // A log-sum-exp near 1000 is known to 1e-4 only; with all weights at
-                // hand, their own sum is exact. It is about 1, or 0 if nothing is seen.
+                // With all weights at hand, their own sum is exact. It is about 1, or 0 if the
+                // row is fully masked.
                 let sum = B::float_sum_dim(weights.clone(), 3);
                 B::float_div(weights, B::float_clamp_min(sum, 0.5.into()))
             } else {
                 weights
             };
+            // Hidden keys, values and fully masked rows contribute nothing, whatever they hold.
+            let finite = |tensor: FloatTensor<B>| match hidden {
+                Some(_) => call.finite(tensor),
+                None => tensor,
+            };
+            let (query, key, value) = (finite(query.clone()), finite(key), finite(value));
+            let d_context = finite(d_context.clone());
             let factors = call.factors(&tile);
             let d_weights = B::float_matmul(d_context.clone(), turned::<B>(value));
             let d_weights = call.drop_some(d_weights, factors.clone());
@@ -171,35 +191,34 @@ pub(super) fn backward<B: Backend>(
                 None => mean,
             };
             let d_scores = B::float_mul(weights.clone(), B::float_sub(d_weights, mean));
+            let d_scores = zero::<B>(d_scores, hidden.clone());
             if let Some(d_bias) = &mut d_bias {
                 let by_head = call.full(d_scores.clone(), &tile);
                 d_bias.add(row, column, by_head);
             }
             let d_products = match slope {
-                Some(slope) => B::float_mul(d_scores, slope),
+                Some(slope) => zero::<B>(B::float_mul(d_scores, slope), hidden),
                 None => d_scores,
             };
             let d_products = B::float_mul_scalar(d_products, settings.scale.into());
             let weights = call.drop_some(weights, factors);
             add_to::<B>(
                 &mut d_values[column],
-                B::float_matmul(turned::<B>(weights), d_context.clone()),
+                B::float_matmul(turned::<B>(weights), d_context),
             );
             add_to::<B>(
                 &mut d_keys[column],
-                B::float_matmul(turned::<B>(d_products.clone()), query.clone()),
+                B::float_matmul(turned::<B>(d_products.clone()), query),
             );
             add_to::<B>(&mut d_query, B::float_matmul(d_products, key));
         }
-        let d_query = d_query.unwrap_or_else(|| B::float_mul_scalar(query, 0.0.into()));
+        let d_query = d_query.unwrap_or_else(|| call.zeros_like(&query));
         d_queries.push(call.by_head(d_query, queries.len()));
     }
     let whole = |tiles: Vec<Option<FloatTensor<B>>>, like: FloatTensor<B>| {
         let filled = tiles.into_iter().zip(&key_tiles).map(|(tile, keys)| {
             // Keys that nobody sees have no gradient.
-            tile.unwrap_or_else(|| {
-                B::float_mul_scalar(B::float_slice(like.clone(), &rows(keys)), 0.0.into())
-            })
+            tile.unwrap_or_else(|| call.zeros_like(&B::float_slice(like.clone(), &rows(keys))))
         });
         cat::<B>(filled.collect(), 2)
     };
@@ -224,6 +243,12 @@ fn rows(range: &Range<usize>) -> [Slice; 3] {
 
 fn turned<B: Backend>(tensor: FloatTensor<B>) -> FloatTensor<B> {
     B::float_swap_dims(tensor, 2, 3)
+}
+
+/// Column `at` of a `[_, _, _, columns]` tensor.
+fn column<B: Backend>(tensor: &FloatTensor<B>, at: usize) -> FloatTensor<B> {
+    let all = Slice::full();
+    B::float_slice(tensor.clone(), &[all, all, all, Slice::from(at..at + 1)])
 }
 
 fn larger<B: Backend>(a: FloatTensor<B>, b: FloatTensor<B>) -> FloatTensor<B> {

@@ -10,6 +10,8 @@ pub use self::extent::{Extent, Sampling};
 pub use self::suite::Suite;
 use crate::case::{Case, Pass, Task, UnknownProblem, unknown_problem};
 use crate::model::{Model, ModelName, Setup, WrongLength};
+use crate::record::Skipped;
+use crate::table::skipped_lines;
 
 /// What a person asked for.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -43,7 +45,7 @@ pub enum PlanError {
     #[error(
         "{what} no {pass} case{}\n  do: choose another --suite, --pass or --mechanism; --list shows \
          what there is",
-        left_out.iter().map(|why| format!("\n  {why}")).collect::<String>()
+        skipped_lines(skipped).iter().map(|line| format!("\n  {line}")).collect::<String>()
     )]
     Nothing {
         /// "suite decode has", or "the models named have".
@@ -51,7 +53,7 @@ pub enum PlanError {
         /// The pass, or "such".
         pass: String,
         /// What is not possible, and why.
-        left_out: Vec<String>,
+        skipped: Vec<Skipped>,
     },
 }
 
@@ -61,8 +63,33 @@ pub struct Plan {
     /// The cases: attention before models, short ones first, each next to those it is
     /// compared with.
     pub cases: Vec<Case>,
-    /// What was asked for and is not possible, a line each.
-    pub left_out: Vec<String>,
+    /// What belongs to the choice and is not run.
+    pub skipped: Vec<Skipped>,
+}
+
+impl Plan {
+    /// A case to be run, or one that is skipped for a reason.
+    fn add(&mut self, case: Case, reason: Option<String>) {
+        match reason {
+            None => self.cases.push(case),
+            Some(reason) => self
+                .skipped
+                .push(Skipped::new(&case, case.subject(), reason)),
+        }
+    }
+}
+
+impl Skipped {
+    /// A case that is not run, by the subject that does not run it.
+    pub(crate) fn new(case: &Case, subject: &str, reason: String) -> Self {
+        Self {
+            problem: case.name(),
+            n: case.n(),
+            pass: case.pass,
+            subject: subject.to_owned(),
+            reason,
+        }
+    }
 }
 
 impl Selection {
@@ -81,10 +108,11 @@ impl Selection {
     ///
     /// [`PlanError`] when a problem is unknown, a length is impossible or nothing is left.
     pub fn plan(&self) -> Result<Plan, PlanError> {
-        let mut cases = self.attention_cases()?;
+        let mut plan = self.attention_cases()?;
         let models = self.model_cases()?;
-        cases.extend(models.cases);
-        if cases.is_empty() {
+        plan.cases.extend(models.cases);
+        plan.skipped.extend(models.skipped);
+        if plan.cases.is_empty() {
             let what = match (self.problems.is_empty(), self.models.is_empty()) {
                 (true, true) => format!("suite {} has", self.suite),
                 (false, true) => "the problems named have".to_owned(),
@@ -94,35 +122,36 @@ impl Selection {
             return Err(PlanError::Nothing {
                 what,
                 pass: pass.to_owned(),
-                left_out: models.left_out,
+                skipped: plan.skipped,
             });
         }
-        Ok(Plan {
-            cases,
-            left_out: models.left_out,
-        })
+        Ok(plan)
     }
 
-    fn attention_cases(&self) -> Result<Vec<Case>, PlanError> {
+    fn attention_cases(&self) -> Result<Plan, PlanError> {
         let mechanisms = some_or(&self.mechanisms, &Mechanism::ALL);
-        let mut cases = Vec::new();
+        let mut plan = Plan::default();
         for problem in self.sized_problems()? {
             for &pass in some_or(&self.passes, passes_of(&problem)) {
                 // Only what comes after others is decoded, and nobody trains on it, unless
                 // it was asked for by name.
                 let is_usual = passes_of(&problem).contains(&pass);
                 let is_asked_for = pass != Pass::Decode && !self.problems.is_empty();
-                if !is_usual && !is_asked_for {
-                    continue;
+                let unusual = (!is_usual && !is_asked_for).then(|| {
+                    let usual: Vec<_> =
+                        passes_of(&problem).iter().map(|pass| pass.word()).collect();
+                    format!("this problem is measured by {}", usual.join(" and "))
+                });
+                for &mechanism in mechanisms {
+                    let case = Case::attention(mechanism, problem.clone(), pass);
+                    let reason = unusual.clone().or(case.refusal()).or(self.too_slow(&case));
+                    plan.add(case, reason);
                 }
-                let each = mechanisms
-                    .iter()
-                    .map(|&mechanism| Case::attention(mechanism, problem.clone(), pass));
-                cases.extend(each.filter(|case| case.is_possible() && !self.is_too_slow(case)));
             }
         }
-        cases.sort_by_key(Case::n);
-        Ok(cases)
+        plan.cases.sort_by_key(Case::n);
+        plan.skipped.sort_by_key(|skipped| skipped.n);
+        Ok(plan)
     }
 
     fn model_cases(&self) -> Result<Plan, PlanError> {
@@ -130,20 +159,10 @@ impl Selection {
         for setup in self.sized_models()? {
             let usual = [setup.model.usual_attention()];
             for &attention in some_or(&self.mechanisms, &usual) {
-                // A model without such an attention has none in any pass.
-                let mut said = None;
                 for &pass in some_or(&self.passes, setup.model.usual_passes()) {
-                    match setup.refuses(attention, pass) {
-                        None => plan.cases.push(Case::model(setup.clone(), attention, pass)),
-                        Some(why) if said.as_ref() != Some(&why) => {
-                            let name = setup.name();
-                            plan.left_out.push(format!(
-                                "{name} with {attention}, {pass}, is left out: {why}"
-                            ));
-                            said = Some(why);
-                        }
-                        Some(_) => {}
-                    }
+                    let case = Case::model(setup.clone(), attention, pass);
+                    let reason = case.refusal();
+                    plan.add(case, reason);
                 }
             }
         }
@@ -173,8 +192,8 @@ impl Selection {
         Ok(sized)
     }
 
-    /// What a run leaves out, unless it was asked for by name.
-    fn is_too_slow(&self, case: &Case) -> bool {
+    /// Why a run leaves a case out that takes too long, unless it was asked for by name.
+    fn too_slow(&self, case: &Case) -> Option<String> {
         // A network for each query and key: half a minute at 1,024 for all it takes to
         // measure, and four times as long at twice the length.
         let longest = match self.extent {
@@ -187,7 +206,9 @@ impl Selection {
             }
             Task::Matmul { .. } | Task::Model { .. } => false,
         };
-        self.mechanisms.is_empty() && is_too_slow
+        (self.mechanisms.is_empty() && is_too_slow).then(|| {
+            format!("it takes too long above n = {longest}; do: name it, --mechanism additive")
+        })
     }
 
     fn sized_problems(&self) -> Result<Vec<Problem>, PlanError> {
@@ -248,6 +269,69 @@ mod tests {
             ..Selection::default()
         };
         assert_eq!(names(&selection), expected);
+    }
+
+    /// Every mechanism of the catalogue is a case or named among those that are none, at every
+    /// length and in every pass, with a reason.
+    #[test]
+    fn nothing_is_left_out_in_silence() {
+        for (suite, extent, passes) in [
+            (Suite::Attention, Extent::Quick, vec![]),
+            (Suite::Attention, Extent::Full, vec![]),
+            (Suite::Decode, Extent::Full, vec![]),
+            (Suite::All, Extent::Quick, vec![Pass::Decode, Pass::Train]),
+        ] {
+            let selection = Selection {
+                suite,
+                extent,
+                passes,
+                ..Selection::default()
+            };
+            let plan = selection.plan().expect("cases");
+            let problems = selection.sized_problems().expect("they are there");
+            let passes = |problem| some_or(&selection.passes, passes_of(problem)).len();
+            let of_attention: usize = problems.iter().map(passes).sum();
+            let is_attention = |name: &str| find(name).is_some();
+            let run = plan.cases.iter().filter(|case| is_attention(&case.name()));
+            let skipped = plan
+                .skipped
+                .iter()
+                .filter(|case| is_attention(&case.problem));
+            assert_eq!(
+                run.count() + skipped.count(),
+                of_attention * Mechanism::ALL.len(),
+                "{suite}"
+            );
+            assert!(plan.skipped.iter().all(|case| !case.reason.is_empty()));
+        }
+        let lines = |suite, extent| {
+            let selection = Selection {
+                suite,
+                extent,
+                ..Selection::default()
+            };
+            skipped_lines(&selection.plan().expect("cases").skipped).join("\n")
+        };
+        let decode = lines(Suite::Decode, Extent::Quick);
+        assert!(
+            decode.contains(
+                "skipped: bigbird in decode-step at n = 1,024 and 8,192, decode: it has no \
+                 incremental decoding"
+            ),
+            "{decode}"
+        );
+        let full = lines(Suite::Attention, Extent::Full);
+        assert!(
+            full.contains(
+                "skipped: additive in layer at n = 4,096, 8,192 and 16,384, forward: it takes"
+            ),
+            "{full}"
+        );
+        assert!(
+            full.contains("skipped: retention in layer at n = 128, "),
+            "{full}"
+        );
+        assert!(full.contains("forward: it is causal alone"), "{full}");
     }
 
     /// A layer that sees everything is not for what is causal by itself, and a network of
@@ -367,16 +451,17 @@ mod tests {
             "classifier-small lsh train",
         ];
         assert_eq!(models(&selection), expected);
-        let left_out = selection.plan().expect("cases").left_out;
-        let says = |what: &str| left_out.iter().any(|line| line.starts_with(what));
-        assert!(says(
-            "han-small with linear, train, is left out: its attention is additive"
-        ));
-        assert!(
-            says("gpt-small with lsh, generate, is left out"),
-            "{left_out:?}"
-        );
-        assert!(says("classifier-small with lsh, generate"), "{left_out:?}");
+        let skipped = skipped_lines(&selection.plan().expect("cases").skipped);
+        let says = |what: &str| {
+            assert!(
+                skipped.iter().any(|line| line.starts_with(what)),
+                "{what} in {skipped:?}"
+            );
+        };
+        says("skipped: linear in han-small at n = 128, train: its attention is additive");
+        says("skipped: linear in han-small at n = 128, generate: its attention is additive");
+        says("skipped: lsh in gpt-small at n = 64, generate: this attention cannot go");
+        says("skipped: lsh in classifier-small at n = 256, generate: it generates nothing");
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod words;
 
 pub(crate) use self::render::is_number;
 pub use self::render::{markdown, terminal};
-pub use self::words::{LEGEND, name, remarks, word};
+pub use self::words::{LEGEND, name, remarks, skipped_lines, word};
 use crate::pool::{Pool, Pooled, Ratio, ratio};
 use crate::record::Outcome;
 use crate::units::{bytes, count, three_digits, time};

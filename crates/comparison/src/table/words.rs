@@ -1,7 +1,7 @@
 //! Cases in words: what they are called, what became of them, and how to read their tables.
 
 use crate::pool::{Pool, Pooled};
-use crate::record::{CaseId, Outcome};
+use crate::record::{CaseId, Outcome, Skipped};
 use crate::units::{count, time};
 
 /// What became of a case that has no time, in a word or three.
@@ -46,6 +46,35 @@ pub fn remarks(cases: &[Pooled]) -> Vec<String> {
             Some(format!("{}: {}: {detail}", name(&case.id), word(outcome)))
         })
         .collect()
+}
+
+/// A line for each mechanism, problem and pass that was not run, with its lengths and the reason.
+pub fn skipped_lines(skipped: &[Skipped]) -> Vec<String> {
+    let mut groups: Vec<(&Skipped, Vec<String>)> = Vec::new();
+    for case in skipped {
+        let group = groups.iter_mut().find(|(first, _)| {
+            first.subject == case.subject
+                && first.problem == case.problem
+                && first.pass == case.pass
+                && first.reason == case.reason
+        });
+        match group {
+            Some((_, lengths)) => lengths.push(count(case.n)),
+            None => groups.push((case, vec![count(case.n)])),
+        }
+    }
+    let line = |(case, lengths): &(&Skipped, Vec<String>)| {
+        let lengths = match lengths.split_last() {
+            Some((last, [])) => last.clone(),
+            Some((last, others)) => format!("{} and {last}", others.join(", ")),
+            None => String::new(),
+        };
+        format!(
+            "skipped: {} in {} at n = {lengths}, {}: {}",
+            case.subject, case.problem, case.pass, case.reason
+        )
+    };
+    groups.iter().map(line).collect()
 }
 
 /// A case in a line: `flex standard on layer at n = 1,024, train, f32`.

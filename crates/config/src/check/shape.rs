@@ -184,7 +184,9 @@ impl Reader {
     fn value(&mut self, node: &Node, key: &str, values: &Values) -> Option<Toml> {
         let is_path = |node: &Node| matches!(&node.value, Value::Text(path) if !path.is_empty());
         match (values, &node.value) {
-            (Values::Count { least }, Value::Integer(n)) if n >= least => Some(Toml::Integer(*n)),
+            (Values::Count { least, most }, Value::Integer(n)) if (least..=most).contains(&n) => {
+                Some(Toml::Integer(*n))
+            }
             (Values::Number(range), Value::Integer(n)) if range.contains(*n as f64) => {
                 Some(Toml::Float(*n as f64))
             }
@@ -316,7 +318,11 @@ fn one_of(variants: &[Variant]) -> String {
 /// What a key may be, in words.
 pub(crate) fn allowed(values: &Values) -> String {
     match values {
-        Values::Count { least } => format!("a whole number, at least {least}"),
+        Values::Count {
+            least,
+            most: i64::MAX,
+        } => format!("a whole number, at least {least}"),
+        Values::Count { least, most } => format!("a whole number from {least} to {most}"),
         Values::Number(range) => format!("a number {range}"),
         Values::Flag => "true or false".to_owned(),
         Values::Text => "text in quotes".to_owned(),

@@ -2,7 +2,10 @@
 
 use zoo_words::{Mechanism, MechanismConfig};
 
-use super::{COUNT, Choice, Key, Presence, Range, SIZE, Values, Variant};
+use super::{
+    Choice, HEADS, Key, LENGTH, LENGTH_OR_NONE, Presence, Range, SEED, STEPS_OR_NONE, Values,
+    Variant, WIDTH, count,
+};
 
 /// A size, with the default that `zoo-words` has for it.
 macro_rules! key {
@@ -36,7 +39,7 @@ const VARIANTS: &[Variant] = &[
     Variant {
         keys: &[Key {
             presence: Presence::Optional("a fourth of the query heads"),
-            ..key!(GroupedQuery, "kv_heads", SIZE, "Heads of keys and values.")
+            ..key!(GroupedQuery, "kv_heads", HEADS, "Heads of keys and values.")
         }],
         ..plain("grouped-query", "The same over a few of them.")
     },
@@ -57,7 +60,7 @@ const VARIANTS: &[Variant] = &[
                 Values::Number(Range::TEMPERATURE),
                 "What scores and noise are divided by for the gradient."
             ),
-            key!(Hard, "seed", COUNT, "Which noise."),
+            key!(Hard, "seed", SEED, "Which noise."),
         ],
         ..plain("hard", "One key alone.")
     },
@@ -66,32 +69,37 @@ const VARIANTS: &[Variant] = &[
         keys: &[key!(
             SlidingWindow,
             "window",
-            COUNT,
+            LENGTH_OR_NONE,
             "Keys seen on either side."
         )],
         ..plain("sliding-window", "Neighbours alone.")
     },
     Variant {
-        keys: &[key!(LocalM, "window", COUNT, "Keys seen on either side.")],
+        keys: &[key!(
+            LocalM,
+            "window",
+            LENGTH_OR_NONE,
+            "Keys seen on either side."
+        )],
         ..plain("local-m", "The same from the first query and key on.")
     },
     Variant {
         keys: &[key!(
             LocalP,
             "window",
-            SIZE,
+            LENGTH,
             "Keys seen on either side; twice the deviation of their weights."
         )],
         ..plain("local-p", "Keys around a place that is predicted.")
     },
     Variant {
-        keys: &[key!(Block, "size", SIZE, "Places in a block.")],
+        keys: &[key!(Block, "size", LENGTH, "Places in a block.")],
         ..plain("block", "The own block alone.")
     },
     Variant {
         keys: &[Key {
             presence: Presence::Optional("the root of the number of keys"),
-            ..key!(Strided, "stride", SIZE, "How many places apart.")
+            ..key!(Strided, "stride", LENGTH, "How many places apart.")
         }],
         ..plain(
             "strided",
@@ -102,12 +110,12 @@ const VARIANTS: &[Variant] = &[
         keys: &[
             Key {
                 presence: Presence::Optional("the root of the number of keys"),
-                ..key!(Fixed, "block", SIZE, "Places in a block.")
+                ..key!(Fixed, "block", LENGTH, "Places in a block.")
             },
             key!(
                 Fixed,
                 "summary",
-                COUNT,
+                LENGTH_OR_NONE,
                 "Places of each that are for everyone."
             ),
         ],
@@ -118,11 +126,16 @@ const VARIANTS: &[Variant] = &[
     },
     Variant {
         keys: &[
-            key!(Longformer, "window", COUNT, "Keys seen on either side."),
+            key!(
+                Longformer,
+                "window",
+                LENGTH_OR_NONE,
+                "Keys seen on either side."
+            ),
             key!(
                 Longformer,
                 "global",
-                COUNT,
+                LENGTH_OR_NONE,
                 "Places at the beginning that see all and are seen by all."
             ),
         ],
@@ -130,16 +143,21 @@ const VARIANTS: &[Variant] = &[
     },
     Variant {
         keys: &[
-            key!(BigBird, "block", SIZE, "Places in a block."),
-            key!(BigBird, "neighbours", COUNT, "Blocks seen on either side."),
+            key!(BigBird, "block", LENGTH, "Places in a block."),
+            key!(
+                BigBird,
+                "neighbours",
+                LENGTH_OR_NONE,
+                "Blocks seen on either side."
+            ),
             key!(
                 BigBird,
                 "global",
-                COUNT,
+                LENGTH_OR_NONE,
                 "Blocks at the beginning, and as many at the end, for everyone."
             ),
-            key!(BigBird, "random", COUNT, "Blocks at random."),
-            key!(BigBird, "seed", COUNT, "Which ones."),
+            key!(BigBird, "random", LENGTH_OR_NONE, "Blocks at random."),
+            key!(BigBird, "seed", SEED, "Which ones."),
         ],
         ..plain(
             "bigbird",
@@ -148,9 +166,14 @@ const VARIANTS: &[Variant] = &[
     },
     Variant {
         keys: &[
-            key!(Lsh, "bucket", SIZE, "Places that are sorted together."),
-            key!(Lsh, "rounds", SIZE, "How often they are sorted."),
-            key!(Lsh, "seed", COUNT, "By which hashes."),
+            key!(Lsh, "bucket", LENGTH, "Places that are sorted together."),
+            key!(
+                Lsh,
+                "rounds",
+                count(1, 1 << 10),
+                "How often they are sorted."
+            ),
+            key!(Lsh, "seed", SEED, "By which hashes."),
         ],
         ..plain("lsh", "Keys that hash as the query does.")
     },
@@ -165,21 +188,29 @@ const VARIANTS: &[Variant] = &[
     },
     Variant {
         keys: &[
-            key!(Performer, "features", SIZE, "How many."),
-            key!(Performer, "seed", COUNT, "Which ones, to begin with."),
+            key!(Performer, "features", WIDTH, "How many."),
+            key!(Performer, "seed", SEED, "Which ones, to begin with."),
             Key {
                 presence: Presence::Optional("never"),
                 ..key!(
                     Performer,
                     "redraw",
-                    COUNT,
+                    STEPS_OR_NONE,
                     "Training passes until others are drawn; 0 is never."
                 )
             },
         ],
         ..plain("performer", "Products of random features.")
     },
-    plain("retention", "Products that fade with the distance."),
+    Variant {
+        keys: &[key!(
+            Retention,
+            "group_norm",
+            Values::Flag,
+            "Whether a layer normalises the result of each head, as the paper's does."
+        )],
+        ..plain("retention", "Products that fade with the distance.")
+    },
 ];
 
 const FEATURES: &[Variant] = &[

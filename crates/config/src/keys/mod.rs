@@ -35,8 +35,8 @@ pub(crate) enum Presence {
 
 /// What a key may be.
 pub(crate) enum Values {
-    /// A whole number, at least so large.
-    Count { least: i64 },
+    /// A whole number between two bounds, both allowed.
+    Count { least: i64, most: i64 },
     /// A number.
     Number(Range),
     /// `true` or `false`.
@@ -122,10 +122,44 @@ impl Section {
     }
 }
 
-/// At least 1.
-pub(crate) const SIZE: Values = Values::Count { least: 1 };
-/// At least 0.
-pub(crate) const COUNT: Values = Values::Count { least: 0 };
+/// A whole number from `least` to `most`.
+pub(crate) const fn count(least: i64, most: i64) -> Values {
+    Values::Count { least, most }
+}
+
+// Upper bounds are far above what anybody trains with, and low enough for products of two sizes to
+// be counted. What is too large for one machine is for `estimate` to tell.
+
+/// Numbers of a vector.
+pub(crate) const WIDTH: Values = count(1, 1 << 20);
+/// Layers of a model.
+pub(crate) const LAYERS: Values = count(1, 4096);
+/// Heads of an attention.
+pub(crate) const HEADS: Values = count(1, 1 << 16);
+/// Positions of a sequence: lengths, blocks, strides.
+pub(crate) const LENGTH: Values = count(1, 1 << 30);
+/// The same, or none.
+pub(crate) const LENGTH_OR_NONE: Values = count(0, 1 << 30);
+/// Tokens that are generated one after the other, and what is compared among them.
+pub(crate) const GENERATED: Values = count(1, 1 << 20);
+/// Examples of a batch, or tokens.
+pub(crate) const BATCH: Values = count(1, 1 << 30);
+/// Examples that are generated.
+pub(crate) const EXAMPLES: Values = count(1, MOST_EXAMPLES);
+/// The same, or none.
+pub(crate) const EXAMPLES_OR_NONE: Values = count(0, MOST_EXAMPLES);
+const MOST_EXAMPLES: i64 = 1_000_000_000;
+/// Steps of training, and what is counted in them.
+pub(crate) const STEPS: Values = count(1, MOST_STEPS);
+/// The same, or none.
+pub(crate) const STEPS_OR_NONE: Values = count(0, MOST_STEPS);
+const MOST_STEPS: i64 = 1_000_000_000_000;
+/// How many of what there is are used at most: any number.
+pub(crate) const LIMIT: Values = count(1, MOST_STEPS);
+/// Any seed that TOML can hold.
+pub(crate) const SEED: Values = count(0, i64::MAX);
+/// Tokens of a vocabulary: the special ones and four more.
+pub(crate) const TOKENS: Values = count(8, 1 << 21);
 /// At least 0 and below 1.
 pub(crate) const SHARE: Values = Values::Number(Range::SHARE);
 /// Above 0.

@@ -51,7 +51,7 @@ fn read(text: &str) -> Table {
 fn samples(key: &Key) -> Vec<String> {
     let default = (key.default)();
     let samples = match &key.values {
-        Values::Count { least } => vec![(least + 1).to_string(), (least + 37).to_string()],
+        Values::Count { least, .. } => vec![(least + 1).to_string(), (least + 37).to_string()],
         Values::Number(range) => [0.125, 0.75, 1.0, 12.5]
             .into_iter()
             .filter(|number| range.contains(*number))
@@ -165,4 +165,175 @@ fn every_default_is_allowed() {
             }
         }
     }
+}
+
+/// A line of a file that says a whole number.
+struct Line {
+    section: &'static str,
+    kind: Option<&'static Variant>,
+    /// The key, and the one it is part of.
+    names: [&'static str; 2],
+    text: String,
+}
+
+/// Every whole number that a file can say, from the list of keys.
+fn integer_lines(value: &str) -> Vec<Line> {
+    let mut lines = vec![];
+    for (section, kind, keys) in kinds() {
+        for key in keys {
+            match &key.values {
+                Values::Count { .. } => {
+                    lines.push(Line {
+                        section,
+                        kind,
+                        names: [key.name; 2],
+                        text: format!("{} = {value}", key.name),
+                    });
+                }
+                Values::Devices => {
+                    lines.push(Line {
+                        section,
+                        kind,
+                        names: [key.name; 2],
+                        text: format!("{} = [{value}]", key.name),
+                    });
+                }
+                Values::Choice(choice) => {
+                    for variant in choice.variants {
+                        let counts = variant.keys.iter();
+                        let counts = counts.filter(|it| matches!(it.values, Values::Count { .. }));
+                        for inner in counts {
+                            let line = format!(
+                                "{} = {{ kind = \"{}\", {} = {value} }}",
+                                key.name, variant.word, inner.name
+                            );
+                            lines.push(Line {
+                                section,
+                                kind,
+                                names: [inner.name, key.name],
+                                text: line,
+                            });
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    lines
+}
+
+/// A file with this line, whose model and data are of one kind.
+fn file_that_fits(section: &str, kind: Option<&Variant>, line: &str) -> String {
+    let word = kind.map_or("", |kind| kind.word);
+    let (data, model) = match (section, word) {
+        ("data", "listops" | "documents" | "labelled") => (word, "classifier"),
+        ("data", "plain") => (word, "gpt"),
+        ("data", word) => (word, "transformer"),
+        ("model", "han") => ("documents", word),
+        ("model", "classifier") => ("listops", word),
+        ("model", "gpt") => ("plain", word),
+        ("model", word) => ("reverse", word),
+        _ => ("reverse", "transformer"),
+    };
+    let mut text = String::new();
+    let own = |name: &str| if name == section { line } else { "" };
+    let train = match data {
+        "plain" | "parallel" | "labelled" => "train = \"a.txt\"\n",
+        _ => "",
+    };
+    text += &format!("[data]\nkind = \"{data}\"\n{train}{}\n", own("data"));
+    text += &format!("[model]\nkind = \"{model}\"\n{}\n", own("model"));
+    if !matches!(section, "data" | "model") {
+        let kind = kind.map_or(String::new(), |kind| format!("kind = \"{}\"\n", kind.word));
+        text += &format!("[{section}]\n{kind}{line}\n");
+    }
+    text
+}
+
+/// What is absurd is refused by name, or fits and can be counted: at once, and without a panic.
+#[test]
+fn absurd_sizes_are_refused_by_name_or_counted() {
+    let absurd = [
+        "0",
+        "1",
+        "-1",
+        "2147483648",
+        "4294967296",
+        "2305843009213693952",
+        "1000000000000000000",
+        "9223372036854775807",
+        "18446744073709551615",
+    ];
+    let start = std::time::Instant::now();
+    let (mut refused, mut counted) = (0, 0);
+    for value in absurd {
+        for line in integer_lines(value) {
+            let text = file_that_fits(line.section, line.kind, &line.text);
+            match Config::parse("a.toml", &text, &[]) {
+                Ok(config) => {
+                    let sizes = crate::DataSizes {
+                        vocabulary: 1 << 21,
+                        target_vocabulary: None,
+                        examples: usize::MAX,
+                        shortest: 1 << 30,
+                    };
+                    let estimate = config.estimate(sizes);
+                    assert!(estimate.total() > 0, "{text}");
+                    counted += 1;
+                }
+                Err(error) => {
+                    let said = error.to_string();
+                    let is_named = line.names.iter().any(|name| said.contains(name));
+                    assert!(is_named, "{text}\n{said}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    let took = start.elapsed();
+    assert!(refused > 500 && counted > 100, "{refused}, {counted}");
+    assert!(took < std::time::Duration::from_secs(60), "{took:?}");
+}
+
+/// At its upper bound a key is allowed, or refused for another key that it does not fit: nothing
+/// overflows, hangs or panics, and the memory can be told.
+#[test]
+fn the_largest_allowed_sizes_can_be_counted() {
+    let mut counted = 0;
+    for line in integer_lines("MOST") {
+        let (section, kind) = (line.section, line.kind.map(|it| it.word));
+        let is_it = |(other, of, _): &(&str, Option<&Variant>, &[Key])| {
+            *other == section && of.map(|it| it.word) == kind
+        };
+        let (_, _, keys) = kinds().into_iter().find(is_it).expect("the section");
+        let Some(most) = most_of(keys, line.names[0]) else {
+            continue;
+        };
+        let said = line.text.replace("MOST", &most.to_string());
+        let text = file_that_fits(section, line.kind, &said);
+        match Config::parse("a.toml", &text, &[]) {
+            Ok(config) => {
+                assert!(config.estimate(crate::DataSizes::default()).total() > 0);
+                counted += 1;
+            }
+            Err(error) => {
+                let said = error.to_string();
+                let is_named = line.names.iter().any(|name| said.contains(name));
+                assert!(is_named, "{text}\n{said}");
+            }
+        }
+    }
+    assert!(counted > 50, "{counted}");
+}
+
+fn most_of(keys: &'static [Key], name: &str) -> Option<i64> {
+    keys.iter().find_map(|key| match &key.values {
+        Values::Count { most, .. } if key.name == name => Some(*most),
+        Values::Choice(choice) => {
+            let mut variants = choice.variants.iter();
+            variants.find_map(|variant| most_of(variant.keys, name))
+        }
+        _ => None,
+    })
 }

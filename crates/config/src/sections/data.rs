@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::keys::{COUNT, Presence, SHARE, SIZE, Values, keys, kinds, words};
+use crate::keys::{
+    EXAMPLES, EXAMPLES_OR_NONE, GENERATED, LIMIT, Presence, SHARE, Values, count, keys, kinds,
+    words,
+};
 
 kinds! {
     /// What is learned from.
@@ -38,17 +41,17 @@ keys! {
     /// Sequences of letters that are made up.
     pub struct Sequences {
         /// How many letters there are.
-        symbols: usize = 20, Values::Count { least: 2 };
+        symbols: usize = 20, count(2, 1 << 20);
         /// Letters of the shortest sequence.
-        min_length: usize = 4, SIZE;
+        min_length: usize = 4, GENERATED;
         /// Letters of the longest sequence.
-        max_length: usize = 12, SIZE;
+        max_length: usize = 12, GENERATED;
         /// Examples to learn from.
-        train_size: usize = 20_000, SIZE;
+        train_size: usize = 20_000, EXAMPLES;
         /// Examples to validate with.
-        valid_size: usize = 500, SIZE;
+        valid_size: usize = 500, EXAMPLES;
         /// Examples to test with in the end.
-        test_size: usize = 500, COUNT;
+        test_size: usize = 500, EXAMPLES_OR_NONE;
     }
 }
 
@@ -56,15 +59,15 @@ keys! {
     /// Dates that are made up.
     pub struct Dates {
         /// The first year there is.
-        first_year: usize = 1950, Values::Count { least: 1000 };
+        first_year: usize = 1950, count(1000, 1 << 20);
         /// The last year there is.
-        last_year: usize = 2049, Values::Count { least: 1000 };
+        last_year: usize = 2049, count(1000, 1 << 20);
         /// Examples to learn from.
-        train_size: usize = 20_000, SIZE;
+        train_size: usize = 20_000, EXAMPLES;
         /// Examples to validate with.
-        valid_size: usize = 500, SIZE;
+        valid_size: usize = 500, EXAMPLES;
         /// Examples to test with in the end.
-        test_size: usize = 1000, COUNT;
+        test_size: usize = 1000, EXAMPLES_OR_NONE;
     }
 }
 
@@ -72,15 +75,15 @@ keys! {
     /// Letters with digits to be recalled, made up.
     pub struct Recall {
         /// Letters of the shortest example.
-        min_keys: usize = 2, SIZE;
+        min_keys: usize = 2, count(1, 1 << 20);
         /// Letters of the longest example, at most 26.
-        max_keys: usize = 8, SIZE;
+        max_keys: usize = 8, count(1, 1 << 20);
         /// Examples to learn from.
-        train_size: usize = 20_000, SIZE;
+        train_size: usize = 20_000, EXAMPLES;
         /// Examples to validate with.
-        valid_size: usize = 500, SIZE;
+        valid_size: usize = 500, EXAMPLES;
         /// Examples to test with in the end.
-        test_size: usize = 500, COUNT;
+        test_size: usize = 500, EXAMPLES_OR_NONE;
     }
 }
 
@@ -89,19 +92,19 @@ keys! {
     /// [ListOps](https://arxiv.org/abs/1804.06028), 2018.
     pub struct ListOps {
         /// How deep operations are within each other.
-        max_depth: usize = 4, SIZE;
+        max_depth: usize = 4, count(1, 256);
         /// How many digits or operations an operation has.
-        max_arguments: usize = 5, Values::Count { least: 2 };
+        max_arguments: usize = 5, count(2, 1 << 16);
         /// Tokens of the shortest example.
-        min_length: usize = 8, SIZE;
+        min_length: usize = 8, count(1, 1 << 14);
         /// Tokens of the longest example.
-        max_length: usize = 128, SIZE;
+        max_length: usize = 128, count(1, 1 << 14);
         /// Examples to learn from.
-        train_size: usize = 20_000, SIZE;
+        train_size: usize = 20_000, EXAMPLES;
         /// Examples to validate with.
-        valid_size: usize = 1000, SIZE;
+        valid_size: usize = 1000, EXAMPLES;
         /// Examples to test with in the end.
-        test_size: usize = 1000, COUNT;
+        test_size: usize = 1000, EXAMPLES_OR_NONE;
     }
 }
 
@@ -109,25 +112,25 @@ keys! {
     /// Documents that are made up.
     pub struct Documents {
         /// How many classes there are, at most 8.
-        classes: usize = 4, Values::Count { least: 2 };
+        classes: usize = 4, count(2, 1 << 20);
         /// Sentences of the shortest document.
-        min_sentences: usize = 4, SIZE;
+        min_sentences: usize = 4, count(1, 1 << 16);
         /// Sentences of the longest document.
-        max_sentences: usize = 10, SIZE;
+        max_sentences: usize = 10, count(1, 1 << 16);
         /// Words of the shortest sentence.
-        min_words: usize = 5, Values::Count { least: 2 };
+        min_words: usize = 5, count(2, 1 << 16);
         /// Words of the longest sentence.
-        max_words: usize = 12, Values::Count { least: 2 };
+        max_words: usize = 12, count(2, 1 << 16);
         /// Sentences that tell the class.
-        key_sentences: usize = 2, SIZE;
+        key_sentences: usize = 2, count(1, 1 << 16);
         /// Sentences that seem to tell another.
-        decoys: usize = 2, COUNT;
+        decoys: usize = 2, count(0, 1 << 16);
         /// Examples to learn from.
-        train_size: usize = 4000, SIZE;
+        train_size: usize = 4000, EXAMPLES;
         /// Examples to validate with.
-        valid_size: usize = 500, SIZE;
+        valid_size: usize = 500, EXAMPLES;
         /// Examples to test with in the end.
-        test_size: usize = 500, COUNT;
+        test_size: usize = 500, EXAMPLES_OR_NONE;
     }
 }
 
@@ -169,13 +172,13 @@ keys! {
         /// The share of `train` that is kept for the test.
         test_share: Option<f64> = None, SHARE, Presence::Optional("none");
         /// The column of the source, counted from 1, in one file of columns.
-        source_column: Option<usize> = None, SIZE, Presence::Optional("1");
+        source_column: Option<usize> = None, count(1, 1 << 16), Presence::Optional("1");
         /// The column of the target.
-        target_column: Option<usize> = None, SIZE, Presence::Optional("2");
+        target_column: Option<usize> = None, count(1, 1 << 16), Presence::Optional("2");
         /// Pairs that are read of `train`.
-        max_examples: Option<usize> = None, SIZE, Presence::Optional("all");
+        max_examples: Option<usize> = None, LIMIT, Presence::Optional("all");
         /// Tokens of the longest text; pairs with a longer one are left out, and counted.
-        max_length: Option<usize> = None, SIZE, Presence::Optional("any length");
+        max_length: Option<usize> = None, LIMIT, Presence::Optional("any length");
         /// The share of lines that may be wrong; they are counted, and the first ones shown.
         allowed_bad: f64 = 0.01, SHARE;
     }
@@ -204,13 +207,13 @@ keys! {
         sentences: Option<Sentences> = None, Values::Words(Sentences::WORDS),
             Presence::Optional("`marks` for `han`");
         /// Examples that are read of `train`.
-        max_examples: Option<usize> = None, SIZE, Presence::Optional("all");
+        max_examples: Option<usize> = None, LIMIT, Presence::Optional("all");
         /// Tokens that are read of a text, the rest is cut off; not for `han`.
-        max_length: Option<usize> = None, SIZE, Presence::Optional("all");
+        max_length: Option<usize> = None, LIMIT, Presence::Optional("all");
         /// Sentences that are read of a document, the rest is cut off; for `han` alone.
-        max_sentences: Option<usize> = None, SIZE, Presence::Optional("all");
+        max_sentences: Option<usize> = None, LIMIT, Presence::Optional("all");
         /// Words that are read of a sentence, the rest is cut off; for `han` alone.
-        max_words: Option<usize> = None, SIZE, Presence::Optional("all");
+        max_words: Option<usize> = None, LIMIT, Presence::Optional("all");
         /// The share of lines that may be wrong; they are counted, and the first ones shown.
         allowed_bad: f64 = 0.01, SHARE;
     }
@@ -239,7 +242,7 @@ words! {
         Auto = "auto",
         /// Lines of a class, a tab and a text.
         Tsv = "tsv",
-        /// Columns with commas between, and their names in the first line.
+        /// Columns with commas between, and their names in the first line; fields in quotes may hold commas and lines, and a quote that is not closed is an error.
         Csv = "csv",
         /// A JSON object in each line.
         JsonLines = "json-lines",

@@ -1,7 +1,8 @@
 //! `[optimizer]` and `[schedule]`.
 
 use crate::keys::{
-    COUNT, Choice, NOT_NEGATIVE, POSITIVE, Presence, Range, SHARE, SIZE, Values, keys, kinds,
+    Choice, NOT_NEGATIVE, POSITIVE, Presence, Range, SHARE, STEPS, STEPS_OR_NONE, Values, keys,
+    kinds,
 };
 
 kinds! {
@@ -119,7 +120,7 @@ keys! {
     /// Keys of `constant`.
     pub struct ConstantSchedule {
         /// Steps in which the rate rises from nothing.
-        warmup: usize = 100, COUNT;
+        warmup: usize = 100, STEPS_OR_NONE;
     }
 }
 
@@ -127,7 +128,7 @@ keys! {
     /// Keys of `noam`.
     pub struct NoamSchedule {
         /// Steps in which the rate rises from nothing.
-        warmup: usize = 4000, SIZE;
+        warmup: usize = 4000, STEPS;
     }
 }
 
@@ -135,7 +136,7 @@ keys! {
     /// Keys of `inverse-square-root`.
     pub struct InverseSquareRootSchedule {
         /// Steps in which the rate rises from nothing.
-        warmup: usize = 1000, SIZE;
+        warmup: usize = 1000, STEPS;
     }
 }
 
@@ -143,9 +144,9 @@ keys! {
     /// Keys of `cosine`.
     pub struct CosineSchedule {
         /// Steps in which the rate rises from nothing.
-        warmup: usize = 100, COUNT;
+        warmup: usize = 100, STEPS_OR_NONE;
         /// The step at which the rate is as low as it gets.
-        steps: Option<usize> = None, SIZE, Presence::Optional("the last one");
+        steps: Option<usize> = None, STEPS, Presence::Optional("the last one");
         /// The share of the rate that is left then.
         final_share: f64 = 0.1, Values::Number(Range::PART);
     }
@@ -155,11 +156,11 @@ keys! {
     /// Keys of `plateau`.
     pub struct PlateauSchedule {
         /// Steps in which the rate rises from nothing.
-        warmup: usize = 100, COUNT;
+        warmup: usize = 100, STEPS_OR_NONE;
         /// What the rate is multiplied by.
         factor: f64 = 0.5, Values::Number(Range::SHRINKING);
         /// Validations without anything better until then.
-        patience: usize = 2, SIZE;
+        patience: usize = 2, STEPS;
         /// The share of the rate that is always left.
         final_share: f64 = 0.01, Values::Number(Range::PART);
     }

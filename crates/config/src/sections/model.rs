@@ -3,7 +3,8 @@
 use zoo_words::MechanismConfig;
 
 use crate::keys::{
-    Choice, MECHANISMS, POSITIVE, Presence, SHARE, SIZE, Values, keys, kinds, words,
+    Choice, HEADS, LAYERS, LENGTH, MECHANISMS, POSITIVE, Presence, SHARE, Values, WIDTH, count,
+    keys, kinds, words,
 };
 
 kinds! {
@@ -31,19 +32,19 @@ keys! {
     /// Keys of a Transformer.
     pub struct TransformerModel {
         /// Numbers of each place.
-        d_model: usize = 128, SIZE;
+        d_model: usize = 128, WIDTH;
         /// Query heads.
-        heads: usize = 4, SIZE;
+        heads: usize = 4, HEADS;
         /// Key and value heads of every attention.
-        kv_heads: Option<usize> = None, SIZE, Presence::Optional(KV_HEADS);
+        kv_heads: Option<usize> = None, HEADS, Presence::Optional(KV_HEADS);
         /// Layers of encoder and decoder.
-        layers: usize = 2, SIZE;
+        layers: usize = 2, LAYERS;
         /// Layers of the encoder, if not as many.
-        encoder_layers: Option<usize> = None, SIZE, Presence::Optional("as many as `layers`");
+        encoder_layers: Option<usize> = None, LAYERS, Presence::Optional("as many as `layers`");
         /// Layers of the decoder, if not as many.
-        decoder_layers: Option<usize> = None, SIZE, Presence::Optional("as many as `layers`");
+        decoder_layers: Option<usize> = None, LAYERS, Presence::Optional("as many as `layers`");
         /// Numbers between the matrices of a feed-forward network.
-        d_feed_forward: Option<usize> = None, SIZE, Presence::Optional(FEED_FORWARD);
+        d_feed_forward: Option<usize> = None, count(1, 1 << 22), Presence::Optional(FEED_FORWARD);
         /// How the source attends to itself.
         encoder_attention: MechanismConfig = MechanismConfig::Flash, ATTENTION;
         /// How the target attends to itself.
@@ -79,15 +80,15 @@ keys! {
     /// Keys of a recurrent sequence-to-sequence model.
     pub struct Seq2SeqModel {
         /// Numbers of an embedded token.
-        d_embedding: usize = 128, SIZE;
+        d_embedding: usize = 128, WIDTH;
         /// Numbers of a state of the decoder; the encoder has half of them for each direction.
-        d_hidden: usize = 256, Values::Count { least: 2 };
+        d_hidden: usize = 256, count(2, 1 << 20);
         /// Layers of encoder and decoder.
-        layers: usize = 1, SIZE;
+        layers: usize = 1, LAYERS;
         /// Layers of the encoder, if not as many.
-        encoder_layers: Option<usize> = None, SIZE, Presence::Optional("as many as `layers`");
+        encoder_layers: Option<usize> = None, LAYERS, Presence::Optional("as many as `layers`");
         /// Layers of the decoder, if not as many.
-        decoder_layers: Option<usize> = None, SIZE, Presence::Optional("as many as `layers`");
+        decoder_layers: Option<usize> = None, LAYERS, Presence::Optional("as many as `layers`");
         /// How the decoder looks at the source.
         attention: Alignment = Alignment::Additive, ALIGNMENT;
         /// What of it goes into the decoder's state.
@@ -103,13 +104,13 @@ keys! {
     /// Keys of a hierarchical attention network.
     pub struct HanModel {
         /// Numbers of a word.
-        d_embedding: usize = 200, SIZE;
+        d_embedding: usize = 200, WIDTH;
         /// Numbers of the word encoder's state, in each direction.
-        d_word: usize = 50, SIZE;
+        d_word: usize = 50, WIDTH;
         /// Numbers of the sentence encoder's state, in each direction.
-        d_sentence: usize = 50, SIZE;
+        d_sentence: usize = 50, WIDTH;
         /// Numbers that words, and sentences, are compared by.
-        d_attention: usize = 100, SIZE;
+        d_attention: usize = 100, WIDTH;
         /// What encoders are made of.
         cell: Cell = Cell::Gru, Values::Words(Cell::WORDS);
         /// The share of numbers forgotten while training.
@@ -121,17 +122,17 @@ keys! {
     /// Keys of a GPT.
     pub struct GptModel {
         /// Tokens that are seen at once in training.
-        context: usize = 128, SIZE;
+        context: usize = 128, LENGTH;
         /// Numbers of each place.
-        d_model: usize = 128, SIZE;
+        d_model: usize = 128, WIDTH;
         /// Query heads.
-        heads: usize = 4, SIZE;
+        heads: usize = 4, HEADS;
         /// Key and value heads.
-        kv_heads: Option<usize> = None, SIZE, Presence::Optional(KV_HEADS);
+        kv_heads: Option<usize> = None, HEADS, Presence::Optional(KV_HEADS);
         /// Layers.
-        layers: usize = 4, SIZE;
+        layers: usize = 4, LAYERS;
         /// Numbers between the matrices of a feed-forward network.
-        d_feed_forward: Option<usize> = None, SIZE, Presence::Optional(FEED_FORWARD);
+        d_feed_forward: Option<usize> = None, count(1, 1 << 22), Presence::Optional(FEED_FORWARD);
         /// How the text attends to itself.
         attention: MechanismConfig = MechanismConfig::Flash, ATTENTION;
         /// How it learns where tokens are.
@@ -157,15 +158,15 @@ keys! {
     /// Keys of a classifier.
     pub struct ClassifierModel {
         /// Numbers of each place.
-        d_model: usize = 128, SIZE;
+        d_model: usize = 128, WIDTH;
         /// Query heads.
-        heads: usize = 4, SIZE;
+        heads: usize = 4, HEADS;
         /// Key and value heads.
-        kv_heads: Option<usize> = None, SIZE, Presence::Optional(KV_HEADS);
+        kv_heads: Option<usize> = None, HEADS, Presence::Optional(KV_HEADS);
         /// Layers.
-        layers: usize = 2, SIZE;
+        layers: usize = 2, LAYERS;
         /// Numbers between the matrices of a feed-forward network.
-        d_feed_forward: Option<usize> = None, SIZE, Presence::Optional(FEED_FORWARD);
+        d_feed_forward: Option<usize> = None, count(1, 1 << 22), Presence::Optional(FEED_FORWARD);
         /// How the text attends to itself.
         attention: MechanismConfig = MechanismConfig::Flash, ATTENTION;
         /// How a sequence becomes one vector.
@@ -292,7 +293,7 @@ keys! {
     /// How far a decoder looks.
     pub struct Window {
         /// Places on either side.
-        window: usize = 10, SIZE;
+        window: usize = 10, LENGTH;
     }
 }
 
@@ -321,7 +322,7 @@ keys! {
     /// Keys of learned positions.
     pub struct LearnedPositions {
         /// Places there are; longer sequences are refused.
-        longest: Option<usize> = None, SIZE, Presence::Optional("the `context` of `gpt`, else 1024");
+        longest: Option<usize> = None, LENGTH, Presence::Optional("the `context` of `gpt`, else 1024");
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use zoo_words::{BackendWord, Dtype};
 
-use crate::keys::{COUNT, Presence, Values, Variant, keys};
+use crate::keys::{Presence, SEED, Values, Variant, keys};
 
 keys! {
     /// What the run is called, and where it is written.
@@ -12,7 +12,7 @@ keys! {
         /// What the run is called, and its folder.
         name: Option<String> = None, Values::Text, Presence::Optional("the name of the config file");
         /// Where every random choice comes from: the same seed, the same run.
-        seed: u64 = 1, COUNT;
+        seed: u64 = 1, SEED;
         /// The folder that the run's own folder is put in.
         output: PathBuf = "runs".into(), Values::Path;
     }

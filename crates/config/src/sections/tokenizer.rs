@@ -1,7 +1,7 @@
 //! `[tokenizer]`: how text becomes tokens.
 
 use super::Files;
-use crate::keys::{Presence, SIZE, Values, keys, kinds, words};
+use crate::keys::{Presence, STEPS, TOKENS, Values, keys, kinds, words};
 
 kinds! {
     /// How text becomes tokens.
@@ -31,9 +31,9 @@ keys! {
         vocabulary: Option<Vocabulary> = None, Values::Words(Vocabulary::WORDS),
             Presence::Optional(VOCABULARY);
         /// Tokens there are at most, the most frequent ones; others are unknown.
-        size: Option<usize> = None, Values::Count { least: 8 }, Presence::Optional("any number");
+        size: Option<usize> = None, TOKENS, Presence::Optional("any number");
         /// How often something must come in the data to be a token.
-        min_frequency: usize = 1, SIZE;
+        min_frequency: usize = 1, STEPS;
         /// Whether text is put into lower case first.
         lowercase: bool = false, Values::Flag;
         /// Whether a character that was never seen becomes tokens of its bytes, or an unknown one.
@@ -50,9 +50,9 @@ keys! {
         vocabulary: Option<Vocabulary> = None, Values::Words(Vocabulary::WORDS),
             Presence::Optional(VOCABULARY);
         /// Tokens there are at most, the most frequent ones; others are unknown.
-        size: Option<usize> = None, Values::Count { least: 8 }, Presence::Optional("any number");
+        size: Option<usize> = None, TOKENS, Presence::Optional("any number");
         /// How often something must come in the data to be a token.
-        min_frequency: usize = 1, SIZE;
+        min_frequency: usize = 1, STEPS;
         /// Whether text is put into lower case first.
         lowercase: bool = false, Values::Flag;
         /// Where words begin and end.
@@ -70,9 +70,9 @@ keys! {
         vocabulary: Option<Vocabulary> = None, Values::Words(Vocabulary::WORDS),
             Presence::Optional(VOCABULARY);
         /// Tokens there are.
-        size: usize = 8000, Values::Count { least: 8 };
+        size: usize = 8000, TOKENS;
         /// How often two tokens must come together to be joined.
-        min_frequency: usize = 2, SIZE;
+        min_frequency: usize = 2, STEPS;
         /// Whether text is put into lower case first.
         lowercase: bool = false, Values::Flag;
         /// Where words begin and end.

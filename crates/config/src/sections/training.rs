@@ -4,7 +4,9 @@ use zoo_words::Dtype;
 
 use super::data::Task;
 use super::run::DTYPES;
-use crate::keys::{COUNT, Choice, POSITIVE, Presence, SHARE, SIZE, Values, keys, kinds, words};
+use crate::keys::{
+    BATCH, Choice, LIMIT, POSITIVE, Presence, SHARE, STEPS, Values, count, keys, kinds, words,
+};
 
 /// What is trained where a file says neither steps nor epochs.
 pub(crate) const USUAL_STEPS: usize = 2000;
@@ -13,15 +15,15 @@ keys! {
     /// How long, in which batches, and what is written on the way.
     pub struct Training {
         /// Steps of the optimizer.
-        steps: Option<usize> = None, SIZE, Presence::Optional("2000, or as `epochs` says");
+        steps: Option<usize> = None, STEPS, Presence::Optional("2000, or as `epochs` says");
         /// Times that all examples are seen, instead of `steps`.
-        epochs: Option<usize> = None, SIZE, Presence::Optional("as `steps` says");
+        epochs: Option<usize> = None, STEPS, Presence::Optional("as `steps` says");
         /// What a batch is made of, padding counted among the tokens.
         batch_by: BatchBy = BatchBy::Examples, Values::Words(BatchBy::WORDS);
         /// How many of them.
-        batch_size: usize = 32, SIZE;
+        batch_size: usize = 32, BATCH;
         /// Batches whose gradients are added before a step.
-        accumulate: usize = 1, SIZE;
+        accumulate: usize = 1, count(1, 1 << 20);
         /// The share of each answer's weight that goes to all others alike.
         label_smoothing: f64 = 0.0, SHARE;
         /// The numbers that a pass computes in; weights stay in those of `backend.dtype`.
@@ -30,11 +32,11 @@ keys! {
         /// What the loss is multiplied by, so that small gradients are not lost.
         loss_scale: Option<LossScale> = None, LOSS_SCALE, Presence::Optional("`dynamic` with `f16`, else `none`");
         /// Steps between lines of the log.
-        log_every: usize = 50, SIZE;
+        log_every: usize = 50, STEPS;
         /// Steps between checkpoints.
-        checkpoint_every: usize = 500, SIZE;
+        checkpoint_every: usize = 500, STEPS;
         /// Checkpoints that are kept, the last ones, beside the best.
-        keep: usize = 3, SIZE;
+        keep: usize = 3, STEPS;
     }
 }
 
@@ -77,16 +79,16 @@ keys! {
     /// How it is seen what was learned.
     pub struct Validation {
         /// Steps between validations.
-        every: usize = 500, SIZE;
+        every: usize = 500, STEPS;
         /// What the best checkpoint is best in; of two that are as good, it is the one with the lower loss.
         metric: Option<Metric> = None, Values::Words(Metric::WORDS),
             Presence::Optional(METRIC);
         /// Validations without anything better after which training stops.
-        patience: Option<usize> = None, SIZE, Presence::Optional("it goes on to the end");
+        patience: Option<usize> = None, STEPS, Presence::Optional("it goes on to the end");
         /// Predictions that are shown in the log.
-        samples: usize = 3, COUNT;
+        samples: usize = 3, count(0, 1000);
         /// Examples that are looked at.
-        max_examples: Option<usize> = None, SIZE, Presence::Optional("all");
+        max_examples: Option<usize> = None, LIMIT, Presence::Optional("all");
     }
 }
 

@@ -1,24 +1,48 @@
 //! Mechanisms one place after the other, with all that options may say.
 
-use burn::tensor::{Bool, Device, Distribution, Tensor};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use burn::tensor::{Bool, DType, Device, Distribution, Tensor};
 use libtest_mimic::{Failed, Trial};
 use zoo_attention::{
     AttentionOptions, DecodeCache, KvCache, Mechanism, MechanismConfig, MultiHeadAttentionConfig,
     Pattern, alibi_slopes, attend,
 };
-use zoo_conformance::numbers;
-use zoo_testkit::Precision;
+use zoo_backend::{Dtype, Opened};
+use zoo_conformance::{differs_from_full, numbers};
+use zoo_testkit::{Mask, Precision, small_for_tests};
 
 use crate::misuses::is_refused;
 
 type Test = fn(&Device) -> Result<(), Failed>;
 
-pub(crate) fn trials(device: &Device) -> Vec<Trial> {
+pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
+    let device = &opened.device;
     let trial = |&(name, test): &(&str, Test)| {
         let device = device.clone();
         Trial::test(format!("decode/{name}"), move || test(&device))
     };
-    TESTS.iter().map(trial).collect()
+    // A second dtype: NdArray has no half types, and a GPU may have no f64.
+    let other = match opened.dtypes.contains(&Dtype::F16) {
+        true => DType::F16,
+        false => DType::F64,
+    };
+    type WithDtype = fn(&Device, DType) -> Result<(), Failed>;
+    let with_dtypes: [(&str, WithDtype); 2] = [
+        (
+            "a-refused-append-changes-nothing",
+            a_refused_append_changes_nothing,
+        ),
+        (
+            "a-refused-step-changes-nothing",
+            a_refused_step_changes_nothing,
+        ),
+    ];
+    let with_dtypes = with_dtypes.into_iter().map(|(name, test)| {
+        let device = device.clone();
+        Trial::test(format!("decode/{name}"), move || test(&device, other))
+    });
+    TESTS.iter().map(trial).chain(with_dtypes).collect()
 }
 
 /// Query, key and value of 2 examples with 2 heads.
@@ -53,17 +77,19 @@ fn filled(
 
 /// What the last place gets, by a step after all others and by `attend` from all at once.
 fn last_is_the_same(
-    mechanism: Mechanism,
+    mechanism: &MechanismConfig,
     tensors: &[Tensor<4>; 3],
     step: &AttentionOptions,
     at_once: &AttentionOptions,
 ) -> Result<(), Failed> {
-    let [_, _, places, _] = tensors[0].dims();
-    let mut cache = filled(mechanism, tensors, places - 1, step)?;
+    let [_, heads, places, _] = tensors[0].dims();
+    let device = &tensors[0].device();
+    differs_from_full(mechanism, heads, [places; 2], Mask::Causal, device)?;
+    let mut cache = filled(mechanism.clone(), tensors, places - 1, step)?;
     let [query, key, value] = at(tensors, places - 1);
     let got = cache.step(query, key, value, step);
     let [query, key, value] = tensors.clone();
-    let all = attend(mechanism, query, key, value, at_once);
+    let all = attend(mechanism.clone(), query, key, value, at_once);
     same(got, all.slice_dim(2, places - 1..places))
 }
 
@@ -90,13 +116,14 @@ const TESTS: &[(&str, Test)] = &[
         let step = AttentionOptions::new().with_pattern(padding(6, device));
         let at_once = AttentionOptions::new().with_pattern(Pattern::Causal.and(padding(6, device)));
         for mechanism in [
-            Mechanism::Flash,
-            Mechanism::Standard,
-            Mechanism::SlidingWindow,
-            Mechanism::Additive,
+            MechanismConfig::Flash,
+            MechanismConfig::Standard,
+            // The last query sees padding in its window, and a key before it.
+            MechanismConfig::SlidingWindow { window: 4 },
+            MechanismConfig::Additive,
         ] {
-            last_is_the_same(mechanism, &tensors, &step, &at_once)
-                .map_err(|error| format!("{mechanism}: {error:?}"))?;
+            last_is_the_same(&mechanism, &tensors, &step, &at_once)
+                .map_err(|error| format!("{mechanism:?}: {error:?}"))?;
         }
         Ok(())
     }),
@@ -109,7 +136,8 @@ const TESTS: &[(&str, Test)] = &[
         };
         let step = with(bias.clone().slice_dim(2, 4..5));
         for mechanism in [Mechanism::Flash, Mechanism::SlidingWindow] {
-            last_is_the_same(mechanism, &tensors, &step, &with(bias.clone()))
+            let small = small_for_tests(mechanism);
+            last_is_the_same(&small, &tensors, &step, &with(bias.clone()))
                 .map_err(|error| format!("{mechanism}: {error:?}"))?;
         }
         Ok(())
@@ -122,7 +150,9 @@ const TESTS: &[(&str, Test)] = &[
             Mechanism::SlidingWindow,
             Mechanism::Linear,
         ] {
-            let mut one = filled(mechanism, &tensors, 3, &options)?;
+            let small = small_for_tests(mechanism);
+            differs_from_full(&small, 2, [4; 2], Mask::Causal, device)?;
+            let mut one = filled(small.clone(), &tensors, 3, &options)?;
             let mut other = one.clone();
             let [query, key, value] = at(&tensors, 3);
             let elsewhere = [&key, &value].map(|tensor| tensor.clone().mul_scalar(-3.0));
@@ -130,7 +160,7 @@ const TESTS: &[(&str, Test)] = &[
             other.step(query.clone(), other_key, other_value, &options);
             let got = one.step(query, key, value, &options);
             let [query, key, value] = tensors.clone();
-            let all = attend(mechanism, query, key, value, &options);
+            let all = attend(small, query, key, value, &options);
             same(got, all.slice_dim(2, 3..4)).map_err(|error| format!("{mechanism}: {error:?}"))?;
         }
         Ok(())
@@ -207,3 +237,130 @@ const TESTS: &[(&str, Test)] = &[
         )
     }),
 ];
+
+fn rows_of(tensor: &Tensor<4>, rows: std::ops::Range<usize>) -> Tensor<4> {
+    tensor.clone().slice_dim(2, rows)
+}
+
+/// Appends what does not fit, after which a correct append must give the rows there would have
+/// been without it.
+fn a_refused_append_changes_nothing(device: &Device, other: DType) -> Result<(), Failed> {
+    let [_, key, value] = drawn(5, device);
+    let zeros = |dims: [usize; 4]| Tensor::<4>::zeros(dims, device);
+    let cast = |tensor: Tensor<4>| tensor.cast(other);
+    let message = "new rows must be [batch = 2, kv_heads = 2, new, 4] like the first, got";
+    let types = "must be F32 on";
+    let refused: [(&str, [Tensor<4>; 2], &str); 7] = [
+        (
+            "wide value",
+            [zeros([2, 2, 1, 4]), zeros([2, 2, 1, 5])],
+            message,
+        ),
+        (
+            "wide key",
+            [zeros([2, 2, 1, 5]), zeros([2, 2, 1, 4])],
+            message,
+        ),
+        (
+            "other batch",
+            [zeros([1, 2, 1, 4]), zeros([1, 2, 1, 4])],
+            message,
+        ),
+        (
+            "other heads",
+            [zeros([2, 1, 1, 4]), zeros([2, 1, 1, 4])],
+            message,
+        ),
+        (
+            "more keys",
+            [zeros([2, 2, 2, 4]), zeros([2, 2, 1, 4])],
+            "like the keys, got",
+        ),
+        (
+            "key of another dtype",
+            [cast(zeros([2, 2, 1, 4])), zeros([2, 2, 1, 4])],
+            types,
+        ),
+        (
+            "value of another dtype",
+            [zeros([2, 2, 1, 4]), cast(zeros([2, 2, 1, 4]))],
+            types,
+        ),
+    ];
+    // All rows, with no memory left for more after the first three; and a ring of the last four.
+    for (name, mut cache) in [("all", KvCache::new(3)), ("ring", KvCache::ring(4))] {
+        let mut untouched = cache.clone();
+        for cache in [&mut cache, &mut untouched] {
+            cache.append(rows_of(&key, 0..3), rows_of(&value, 0..3));
+        }
+        for (what, [key, value], message) in refused.clone() {
+            let append = AssertUnwindSafe(|| cache.append(key, value));
+            let Err(panic) = catch_unwind(append) else {
+                return Err(format!("{name}: {what} was accepted").into());
+            };
+            match panic.downcast_ref::<String>() {
+                Some(said) if said.contains(message) => {}
+                said => return Err(format!("{name}: {what} is refused with {said:?}").into()),
+            }
+        }
+        if cache.len() != 3 {
+            return Err(format!("{name}: {} positions instead of 3", cache.len()).into());
+        }
+        let appended = |cache: &mut KvCache| {
+            let rows = cache.append(rows_of(&key, 3..5), rows_of(&value, 3..5));
+            rows.map(numbers)
+        };
+        let (got, expected) = (appended(&mut cache), appended(&mut untouched));
+        if got != expected {
+            return Err(format!("{name}: {got:?} instead of {expected:?}").into());
+        }
+        let zeros = got
+            .iter()
+            .flatten()
+            .filter(|number| **number == 0.0)
+            .count();
+        if zeros > 0 {
+            return Err(format!("{name}: {zeros} zeros among rows of which none is").into());
+        }
+    }
+    Ok(())
+}
+
+/// The same for a step of a mechanism that keeps keys, a window of them, or a state.
+fn a_refused_step_changes_nothing(device: &Device, other: DType) -> Result<(), Failed> {
+    let tensors = drawn(4, device);
+    let window = MechanismConfig::SlidingWindow { window: 1 };
+    let mechanisms: [MechanismConfig; 4] = [
+        Mechanism::Flash.into(),
+        window,
+        Mechanism::Linear.into(),
+        Mechanism::Retention.into(),
+    ];
+    for mechanism in mechanisms {
+        let options = AttentionOptions::new();
+        let step = |cache: &mut DecodeCache, [query, key, value]: [Tensor<4>; 3]| {
+            cache.step(query, key, value, &options)
+        };
+        let mut cache = filled(mechanism.clone(), &tensors, 3, &options)?;
+        let mut untouched = cache.clone();
+        let zeros = |dims: [usize; 4]| Tensor::<4>::zeros(dims, device);
+        let fitting = || zeros([2, 2, 1, 4]);
+        for refused in [
+            [zeros([2, 3, 1, 4]), fitting(), fitting()],
+            [zeros([2, 2, 1, 5]), fitting(), fitting()],
+            [fitting().cast(other), fitting(), fitting()],
+            [fitting(), fitting(), zeros([2, 2, 1, 5])],
+            [zeros([2, 2, 1, 5]), zeros([2, 2, 1, 5]), fitting()],
+        ] {
+            if catch_unwind(AssertUnwindSafe(|| step(&mut cache, refused))).is_ok() {
+                return Err(format!("{mechanism:?}: what does not fit was accepted").into());
+            }
+        }
+        let got = numbers(step(&mut cache, at(&tensors, 3)));
+        let expected = numbers(step(&mut untouched, at(&tensors, 3)));
+        if got != expected || cache.len() != 4 {
+            return Err(format!("{mechanism:?}: {got:?} instead of {expected:?}").into());
+        }
+    }
+    Ok(())
+}

@@ -8,10 +8,10 @@ use zoo_attention::{
     Pattern, PytorchWeights, entropy, entropy_penalty, which_body,
 };
 use zoo_backend::Opened;
-use zoo_conformance::{Tensors, numbers};
-use zoo_testkit::{Precision, Problem, find};
+use zoo_conformance::{Tensors, differs_from_full, numbers};
+use zoo_testkit::{Mask, Precision, Problem, SMALL_HEADS, SMALL_SEQUENCE, find, small_for_tests};
 
-use crate::multi_head::{Descent, shared, small};
+use crate::multi_head::{Descent, shared};
 
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
     let device = &opened.device;
@@ -130,19 +130,22 @@ fn heads_are_as_spread_out_as_their_weights(
     mechanism: Mechanism,
     device: &Device,
 ) -> Result<(), Failed> {
-    let attention = MultiHeadAttentionConfig::new(8, 4)
-        .with_kv_heads(shared(&small(mechanism)))
-        .with_mechanism(small(mechanism))
+    let small = small_for_tests(mechanism);
+    let (queries, keys) = match mechanism {
+        // Keys are made of the queries.
+        Mechanism::Lsh => (SMALL_SEQUENCE, SMALL_SEQUENCE),
+        _ => (SMALL_SEQUENCE + 2, SMALL_SEQUENCE),
+    };
+    differs_from_full(&small, SMALL_HEADS, [queries, keys], Mask::Causal, device)?;
+    let attention = MultiHeadAttentionConfig::new(8, SMALL_HEADS)
+        .with_kv_heads(shared(&small))
+        .with_mechanism(small)
         .init(device);
     let draw = |seq: usize| {
         let normal = Distribution::Normal(0.0, 2.0);
         Tensor::<3>::random([2, seq, 8], normal, device)
     };
-    let (query, key) = match mechanism {
-        // Keys are made of the queries.
-        Mechanism::Lsh => (draw(7), draw(7)),
-        _ => (draw(7), draw(5)),
-    };
+    let (query, key) = (draw(queries), draw(keys));
     let got = attention.head_entropy(query.clone(), key.clone(), Pattern::Causal);
     let got = match got {
         Ok(got) => got,
@@ -158,12 +161,11 @@ fn heads_are_as_spread_out_as_their_weights(
         }
         Err(error) => return Err(error.to_string().into()),
     };
-    let rows: Vec<usize> = (0..7).collect();
+    let rows: Vec<usize> = (0..queries).collect();
     let weights = attention.explain(query.clone(), key.clone(), Pattern::Causal, &rows);
     let weights = numbers(weights);
     let mut want = Vec::new();
-    let [_, keys, _] = key.dims();
-    for head in weights.chunks(7 * keys) {
+    for head in weights.chunks(queries * keys) {
         let seeing = head.chunks(keys).filter(|row| row.iter().any(|&p| p > 0.0));
         let terms = head.iter().filter(|&&p| p > 0.0).map(|&p| {
             let p = f64::from(p);

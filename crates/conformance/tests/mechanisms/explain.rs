@@ -8,8 +8,10 @@ use zoo_attention::{
     explain, standard,
 };
 use zoo_backend::Opened;
-use zoo_conformance::{Tensors, given, numbers, takes};
-use zoo_testkit::{Precision, Problem, Tolerance, find, solve};
+use zoo_conformance::{Tensors, differs_from_full, given, numbers, takes};
+use zoo_testkit::{
+    Mask, Precision, Problem, SMALL_HEADS, SMALL_SEQUENCE, Tolerance, find, small_for_tests, solve,
+};
 
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
     let mut trials = Vec::new();
@@ -35,7 +37,7 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
         for (word, dtype) in crate::half_types(opened) {
             let (mechanism, device) = (mechanism.clone(), opened.device.clone());
             trials.push(Trial::test(format!("explain/{name}/{word}"), move || {
-                let problem = crate::others::causal_for(&mechanism);
+                let [problem, _] = crate::others::aligned_problems(&mechanism);
                 says_what_was_done(&mechanism, &problem, dtype, &device)
             }));
         }
@@ -144,22 +146,24 @@ fn says_what_was_done(
 
 /// With its own parameters and positions, and heads that share values.
 fn a_layer_says_what_it_did(mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
-    let mechanism = crate::multi_head::small(mechanism);
-    let attention = MultiHeadAttentionConfig::new(8, 4)
+    const SEQ: usize = SMALL_SEQUENCE;
+    let mechanism = small_for_tests(mechanism);
+    differs_from_full(&mechanism, SMALL_HEADS, [SEQ; 2], Mask::Causal, device)?;
+    let attention = MultiHeadAttentionConfig::new(8, SMALL_HEADS)
         .with_kv_heads(crate::multi_head::shared(&mechanism))
         .with_d_head(Some(4))
         .with_positions(Positions::Rotary { theta: 1e4 })
         .with_mechanism(mechanism)
         .init(device);
-    let x = Tensor::<3>::random([2, 7, 8], Distribution::Normal(0.0, 1.0), device);
-    let rows = [6, 0, 4];
+    let x = Tensor::<3>::random([2, SEQ, 8], Distribution::Normal(0.0, 1.0), device);
+    let rows = [SEQ - 1, 0, 4];
     let explained = attention.explain(x.clone(), x.clone(), Pattern::Causal, &rows);
     // Two heads share each head of values, mostly.
     let value = attention.value.forward(x.clone());
     let kv_heads = value.dims()[2] / 4;
-    let value = value.reshape([2, 7, kv_heads, 4]).swap_dims(1, 2); // [batch, kv_heads, seq, d_head]
+    let value = value.reshape([2, SEQ, kv_heads, 4]).swap_dims(1, 2); // [batch, kv_heads, seq, d_head]
     let context = explained
-        .reshape([2, kv_heads, 4 / kv_heads * 3, 7])
+        .reshape([2, kv_heads, 4 / kv_heads * 3, SEQ])
         .matmul(value);
     let context = context.reshape([2, 4, 3, 4]).swap_dims(1, 2);
     let got = attention.output.forward(context.reshape([2, 3, 16]));

@@ -44,7 +44,7 @@ fn by(bucket: usize, rounds: usize) -> MechanismConfig {
 
 /// Several examples and heads, lengths that are no multiple of the bucket, and every way
 /// to see less.
-fn problems() -> Vec<(MechanismConfig, Problem)> {
+pub(crate) fn problems() -> Vec<(MechanismConfig, Problem)> {
     let sizes = [2, 3, 37, 37, 8];
     let masked = |name, mask| Problem {
         mask,

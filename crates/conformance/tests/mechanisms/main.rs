@@ -2,12 +2,16 @@
 //! on those that are theirs, on the device that `ZOO_BACKEND` names (default: flex). A device that cannot be opened fails the run.
 
 mod additive;
+mod conditions;
 mod decode;
 mod drawn;
 mod entropy;
+mod every;
 mod explain;
+mod extremes;
 mod golden;
 mod hard;
+mod hidden;
 mod local;
 mod lsh;
 mod misuses;
@@ -16,6 +20,7 @@ mod numbers_that_are_none;
 mod others;
 mod promises;
 mod redraw;
+mod repeated;
 mod tiled;
 mod work;
 
@@ -102,19 +107,26 @@ fn trials(opened: &Opened) -> Vec<Trial> {
         trials.extend(promises::trials(mechanism, device));
         trials.extend(misuses::trials(mechanism, device));
         trials.extend(numbers_that_are_none::trials(mechanism, device));
+    }
+    for mechanism in Mechanism::ALL {
+        trials.extend(every::trials(mechanism, device));
         trials.push(drawn::trial(mechanism, opened));
     }
     trials.extend(others::trials(opened));
     trials.extend(additive::trials(device));
-    trials.extend(decode::trials(device));
+    trials.extend(conditions::trials(device));
+    trials.extend(decode::trials(opened));
     trials.extend(hard::trials(device));
     trials.extend(local::trials(device));
     trials.extend(lsh::trials(device));
     trials.extend(multi_head::trials(opened));
     trials.extend(golden::trials(device));
     trials.extend(explain::trials(opened));
+    trials.extend(extremes::trials(device));
+    trials.extend(hidden::trials(device));
     trials.extend(entropy::trials(opened));
     trials.extend(redraw::trials(device));
+    trials.extend(repeated::trials(opened));
     trials.extend(tiled::trials(device));
     trials.push(work::trial(device));
     for problem in catalogue() {

@@ -3,18 +3,64 @@
 use burn::tensor::{Bool, Device, Tensor};
 use libtest_mimic::{Failed, Trial};
 use zoo_attention::{AttentionOptions, Dropout, Mechanism, Pattern, attend};
+use zoo_backend::{Dtype, open};
 
 /// A name, the call, and what it says after the mechanism's name.
 type Misuse = (&'static str, fn(Mechanism, &Device), &'static str);
 
 pub(crate) fn trials(mechanism: Mechanism, device: &Device) -> impl Iterator<Item = Trial> {
-    MISUSES.iter().map(move |(name, misuse, message)| {
+    let misuses = MISUSES.iter().map(move |(name, misuse, message)| {
         let device = device.clone();
         Trial::test(format!("{mechanism}/misuse/{name}"), move || {
             let message = format!("{mechanism} attention: {message}");
             is_refused(|| misuse(mechanism, &device), &message)
         })
-    })
+    });
+    misuses.chain([on_another_device(mechanism, device)])
+}
+
+/// Tensors of two devices in one call. In a program of one backend there is but one, and the
+/// trial is reported as ignored.
+fn on_another_device(mechanism: Mechanism, device: &Device) -> Trial {
+    let open = |word: &str| open(word.parse().ok()?, Dtype::F32).ok();
+    let other = ["flex", "ndarray"]
+        .into_iter()
+        .filter_map(open)
+        .map(|opened| opened.device)
+        .find(|other| other != device);
+    let is_ignored = other.is_none();
+    let here = device.clone();
+    let run = move || {
+        let Some(other) = other else {
+            return Err("there is no other device".into());
+        };
+        let sizes = [2, 4, 5, 8];
+        let tensor = |device: &Device| Tensor::<4>::zeros(sizes, device);
+        let call = |devices: [&Device; 3], options: &AttentionOptions| {
+            let [query, key, value] = devices.map(tensor);
+            attend(mechanism, query, key, value, options);
+        };
+        let message = |name: &str| {
+            format!(
+                "{mechanism} attention: {name} must be on the device of query, {here:?}, got \
+                 {other:?}"
+            )
+        };
+        let full = AttentionOptions::new();
+        is_refused(|| call([&here, &other, &here], &full), &message("key"))?;
+        is_refused(|| call([&here, &here, &other], &full), &message("value"))?;
+        let bias = Tensor::zeros([1, 1, 5, 5], &other);
+        let biased = AttentionOptions::new().with_bias(bias.clone());
+        is_refused(|| call([&here; 3], &biased), &message("a bias"))?;
+        let hidden = Pattern::Dense(bias.greater_elem(0.0));
+        let masked = AttentionOptions::new().with_pattern(hidden);
+        is_refused(|| call([&here; 3], &masked), &message("a dense mask"))?;
+        let padded = Tensor::<2, Bool>::from_data([[false; 5]; 2], &other);
+        let padded = AttentionOptions::new().with_pattern(Pattern::KeyPadding(padded));
+        is_refused(|| call([&here; 3], &padded), &message("a key padding mask"))
+    };
+    let name = format!("{mechanism}/misuse/tensors-of-two-devices");
+    Trial::test(name, run).with_ignored_flag(is_ignored)
 }
 
 const MISUSES: &[Misuse] = &[
@@ -230,11 +276,23 @@ fn call(mechanism: Mechanism, device: &Device, sizes: [[usize; 4]; 3], options: 
 }
 
 pub(crate) fn is_refused(misuse: impl Fn(), message: &str) -> Result<(), Failed> {
-    let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(misuse)) else {
-        return Err("it was let through".into());
-    };
-    match panic.downcast_ref::<String>() {
-        Some(said) if said == message => Ok(()),
+    match panic_message(misuse)? {
+        said if said == message => Ok(()),
         said => Err(format!("it said {said:?} instead of {message:?}").into()),
+    }
+}
+
+/// Whether a call panics with a message that contains `part`.
+pub(crate) fn is_refused_with(misuse: impl Fn(), part: &str) -> Result<(), Failed> {
+    match panic_message(misuse)? {
+        said if said.contains(part) => Ok(()),
+        said => Err(format!("it said {said:?} without {part:?}").into()),
+    }
+}
+
+fn panic_message(misuse: impl Fn()) -> Result<String, Failed> {
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(misuse)) {
+        Ok(()) => Err("it was let through".into()),
+        Err(panic) => Ok(panic.downcast_ref::<String>().cloned().unwrap_or_default()),
     }
 }

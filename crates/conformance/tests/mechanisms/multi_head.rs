@@ -1,6 +1,7 @@
 //! The module around the mechanisms.
 
 mod decoding;
+mod retention;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::nn::attention as burn_nn;
@@ -11,7 +12,8 @@ use zoo_attention::{
     MultiHeadAttentionConfig, Pattern, Positions, lsh, rotate,
 };
 use zoo_backend::Opened;
-use zoo_testkit::Precision;
+use zoo_conformance::differs_from_full;
+use zoo_testkit::{Mask, Precision, SMALL_HEADS, SMALL_SEQUENCE, kv_heads_of, small_for_tests};
 
 type Test = fn(&Device) -> Result<(), Failed>;
 
@@ -21,11 +23,12 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
         .map(|mechanism| {
             let device = opened.device.clone().autodiff();
             Trial::test(format!("multi-head/learns-with-{mechanism}"), move || {
-                learns(mechanism.into(), &device)
+                learns(small_for_tests(mechanism), &device)
             })
         })
         .collect();
     trials.extend(decoding::trials(&opened.device));
+    trials.push(retention::trial(&opened.device));
     trials.extend(TESTS.iter().map(|(name, test)| {
         let device = opened.device.clone();
         Trial::test(format!("multi-head/{name}"), move || test(&device))
@@ -33,29 +36,10 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
     trials
 }
 
-/// A mechanism at sizes smaller than a few places, and that do not depend on how many.
-pub(crate) fn small(mechanism: Mechanism) -> MechanismConfig {
-    match mechanism {
-        Mechanism::SlidingWindow => MechanismConfig::SlidingWindow { window: 2 },
-        Mechanism::Block => MechanismConfig::Block { size: 3 },
-        Mechanism::LocalM => MechanismConfig::LocalM { window: 2 },
-        Mechanism::Strided => MechanismConfig::Strided { stride: Some(2) },
-        Mechanism::Fixed => MechanismConfig::Fixed {
-            block: Some(3),
-            summary: 1,
-        },
-        Mechanism::Longformer => MechanismConfig::Longformer {
-            window: 1,
-            global: 1,
-        },
-        other => other.into(),
-    }
-}
-
 /// How many heads share keys and values: two of four, unless the mechanism says how many,
 /// or makes keys of its queries.
 pub(crate) fn shared(mechanism: &MechanismConfig) -> Option<usize> {
-    let says = mechanism.kv_heads(4).is_some() || mechanism.mechanism() == Mechanism::Lsh;
+    let says = kv_heads_of(mechanism, 4).is_some() || mechanism.mechanism() == Mechanism::Lsh;
     (!says).then_some(2)
 }
 
@@ -77,14 +61,16 @@ impl TwoLayers {
 
 /// Only the word differs: everybody is to know what stood first.
 pub(crate) fn learns(mechanism: MechanismConfig, device: &Device) -> Result<(), Failed> {
+    const SEQ: usize = SMALL_SEQUENCE;
+    differs_from_full(&mechanism, SMALL_HEADS, [SEQ; 2], Mask::Causal, device)?;
     device.seed(7);
-    let config = MultiHeadAttentionConfig::new(8, 2).with_mechanism(mechanism);
+    let config = MultiHeadAttentionConfig::new(8, SMALL_HEADS).with_mechanism(mechanism);
     let mut model = TwoLayers {
         first: config.init(device),
         second: config.init(device),
     };
-    let input = Tensor::<3>::random([16, 6, 8], Distribution::Normal(0.0, 1.0), device);
-    let wanted = input.clone().slice_dim(1, 0..1).expand([16, 6, 8]);
+    let input = Tensor::<3>::random([16, SEQ, 8], Distribution::Normal(0.0, 1.0), device);
+    let wanted = input.clone().slice_dim(1, 0..1).expand([16, SEQ, 8]);
     let mut losses = Vec::new();
     for _ in 0..12 {
         let missed = model.forward(input.clone()) - wanted.clone();
@@ -278,16 +264,36 @@ const TESTS: &[(&str, Test)] = &[
         let (plain, _) = of(&attention.valid(), &x.inner())?;
         same(plain, once.inner())
     }),
+    ("shares-heads-as-the-oracle-says", |device| {
+        let d_head = 2;
+        for mechanism in [Mechanism::GroupedQuery, Mechanism::MultiQuery] {
+            let mechanism = MechanismConfig::from(mechanism);
+            for heads in [2, 6, 8, 12] {
+                let config = MultiHeadAttentionConfig::new(d_head * heads, heads);
+                let attention = config.with_mechanism(mechanism.clone()).init(device);
+                let kv_heads = kv_heads_of(&mechanism, heads).ok_or("it says how many")?;
+                let [_, width] = attention.value.weight.dims();
+                if width != kv_heads * d_head {
+                    let message = format!("{mechanism:?}, {heads} heads: {width} numbers");
+                    return Err(format!("{message} for {kv_heads} heads of values").into());
+                }
+            }
+        }
+        Ok(())
+    }),
     ("returns-weights-or-says-who-does", |device| {
-        let x = Tensor::<3>::random([1, 4, 8], Distribution::Normal(0.0, 1.0), device);
+        const SEQ: usize = SMALL_SEQUENCE;
+        let x = Tensor::<3>::random([1, SEQ, 8], Distribution::Normal(0.0, 1.0), device);
         for mechanism in Mechanism::ALL {
-            let config = MultiHeadAttentionConfig::new(8, 2).with_mechanism(mechanism.into());
+            let small = small_for_tests(mechanism);
+            differs_from_full(&small, SMALL_HEADS, [SEQ; 2], Mask::Causal, device)?;
+            let config = MultiHeadAttentionConfig::new(8, SMALL_HEADS).with_mechanism(small);
             let attention = config.init(device);
             let x = || x.clone();
             let weighed = attention.forward_with_weights(x(), x(), x(), Pattern::Causal);
             let error = match weighed {
                 Ok((result, weights)) if mechanism.holds_weights() => {
-                    if weights.dims() != [1, 2, 4, 4] {
+                    if weights.dims() != [1, SMALL_HEADS, SEQ, SEQ] {
                         return Err(format!("{mechanism}: {:?}", weights.dims()).into());
                     }
                     same(attention.forward(x(), x(), x(), Pattern::Causal), result)?;

@@ -1,8 +1,7 @@
 //! NaN and infinity going in: what comes out, and where.
 //!
-//! A query that is not finite spoils its own row. A key or value that is not finite
-//! spoils the rows of the queries that see it, and may spoil others of its example and
-//! head: hidden, it is still multiplied by zero. Nothing else is touched.
+//! A query that is not finite makes its own row non-finite. A key or value that is not finite
+//! makes the rows non-finite that see it. That it reaches no others is tested in `hidden.rs`.
 
 use burn::tensor::Device;
 use libtest_mimic::{Failed, Trial};

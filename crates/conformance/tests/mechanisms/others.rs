@@ -2,7 +2,7 @@
 //! problems of the catalogue that show what is its own, at sizes that small problems
 //! have several of.
 
-use burn::tensor::{DType, Device, Tensor};
+use burn::tensor::{Device, Tensor};
 use libtest_mimic::{Failed, Trial};
 use zoo_attention::{
     AttentionOptions, FeatureMap, LinearFeatures, Mechanism, MechanismConfig, Pattern,
@@ -12,7 +12,9 @@ use zoo_backend::Opened;
 use zoo_conformance::{
     Tensors, all_queries, check_gradients, judge_forward, judge_gradients, numbers, takes,
 };
-use zoo_testkit::{Mask, Precision, Problem, find};
+use zoo_testkit::{
+    Difference, Input, Mask, Precision, Problem, SMALL_HEADS, find, kv_heads_of, small_for_tests,
+};
 
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
     let mut trials = Vec::new();
@@ -28,11 +30,21 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
                 check_gradients(&mechanism, &problem, &device)
             }));
         }
+    }
+    for mechanism in Mechanism::ALL {
+        let config = small_for_tests(mechanism);
         for (word, dtype) in crate::half_types(opened) {
-            let (mechanism, device) = (mechanism.clone(), opened.device.clone());
-            trials.push(Trial::test(format!("{name}/half/{word}"), move || {
-                in_half_precision(&mechanism, dtype, &device)
-            }));
+            // A software adapter compiles kernels for the wider heads for seconds each.
+            let problems = if opened.software { 1 } else { 2 };
+            for problem in aligned_problems(&config).into_iter().take(problems) {
+                let device = opened.device.clone().autodiff();
+                let config = config.clone();
+                let name = format!("{mechanism}/{}/{word}", problem.name);
+                trials.push(crate::judged(name, move || {
+                    let tensors = Tensors::new(&problem, &problem.inputs(), &device).cast(dtype);
+                    judge_gradients(&config, &problem, tensors, &all_queries(&problem))
+                }));
+            }
         }
     }
     for (name, mechanism, problem) in long_ones() {
@@ -91,59 +103,23 @@ fn long_ones() -> Vec<(&'static str, MechanismConfig, Problem)> {
         ("fixed-by-16", fixed(Some(16), 3), grouped.clone()),
         ("fixed-by-9", fixed(Some(9), 5), grouped),
         ("linear", Mechanism::Linear.into(), long.clone()),
-        ("retention", MechanismConfig::Retention, long),
+        ("retention", Mechanism::Retention.into(), long),
     ]
 }
 
+/// Every mechanism but those that are full attention, at [small sizes](small_for_tests), and
+/// some at others: sizes that follow from the length, several summaries, other features.
 pub(crate) fn mechanisms() -> Vec<(&'static str, MechanismConfig)> {
-    let mechanisms = vec![
-        ("multi-query", MechanismConfig::MultiQuery),
+    let fixed = |block, summary| MechanismConfig::Fixed { block, summary };
+    let others = [
         (
-            "grouped-query",
-            MechanismConfig::GroupedQuery { kv_heads: Some(2) },
+            "strided-by-length",
+            MechanismConfig::Strided { stride: None },
         ),
-        ("dot", MechanismConfig::Dot),
-        ("multiplicative", MechanismConfig::Multiplicative),
-        ("additive", MechanismConfig::Additive),
+        ("fixed-by-length", fixed(None, 1)),
+        ("fixed-with-two-summaries", fixed(Some(3), 2)),
         (
-            "hard",
-            MechanismConfig::Hard {
-                temperature: 0.7,
-                seed: 5,
-            },
-        ),
-        (
-            "sliding-window",
-            MechanismConfig::SlidingWindow { window: 3 },
-        ),
-        ("local-m", MechanismConfig::LocalM { window: 3 }),
-        ("local-p", MechanismConfig::LocalP { window: 3 }),
-        ("block", MechanismConfig::Block { size: 4 }),
-        ("strided", MechanismConfig::Strided { stride: None }),
-        ("strided-by-3", MechanismConfig::Strided { stride: Some(3) }),
-        (
-            "fixed",
-            MechanismConfig::Fixed {
-                block: None,
-                summary: 1,
-            },
-        ),
-        (
-            "fixed-by-3",
-            MechanismConfig::Fixed {
-                block: Some(3),
-                summary: 2,
-            },
-        ),
-        (
-            "longformer",
-            MechanismConfig::Longformer {
-                window: 2,
-                global: 1,
-            },
-        ),
-        (
-            "bigbird",
+            "bigbird-with-neighbours",
             MechanismConfig::BigBird {
                 block: 2,
                 neighbours: 1,
@@ -153,61 +129,34 @@ pub(crate) fn mechanisms() -> Vec<(&'static str, MechanismConfig)> {
             },
         ),
         (
-            "lsh",
-            MechanismConfig::Lsh {
-                bucket: 2,
-                rounds: 2,
-                seed: 1,
-            },
-        ),
-        ("linear", Mechanism::Linear.into()),
-        (
             "linear-relu",
             MechanismConfig::Linear {
                 features: LinearFeatures::Relu,
             },
         ),
-        (
-            "performer",
-            MechanismConfig::Performer {
-                features: 24,
-                seed: 3,
-                redraw: None,
-            },
-        ),
-        ("retention", MechanismConfig::Retention),
     ];
-    // One that is forgotten here is not tested at all.
-    for mechanism in Mechanism::ALL {
-        let is_here = mechanisms
-            .iter()
-            .any(|(_, own)| own.mechanism() == mechanism);
-        let is_elsewhere = matches!(mechanism, Mechanism::Standard | Mechanism::Flash);
-        assert!(is_here || is_elsewhere, "{mechanism} is tested nowhere");
-    }
-    mechanisms
+    (Mechanism::ALL.into_iter())
+        .filter(|mechanism| Difference::of(*mechanism) != Difference::None)
+        .map(|mechanism| (mechanism.word(), small_for_tests(mechanism)))
+        .chain(others)
+        .collect()
 }
 
-/// A small problem, with as many key and value heads as a mechanism has.
-pub(crate) fn causal_for(mechanism: &MechanismConfig) -> Problem {
-    let problem = find("causal").expect("a problem of the catalogue");
-    let kv_heads = mechanism.kv_heads(problem.heads);
-    Problem {
-        kv_heads: kv_heads.unwrap_or(problem.kv_heads),
-        ..problem
-    }
-}
-
-fn in_half_precision(
-    mechanism: &MechanismConfig,
-    dtype: DType,
-    device: &Device,
-) -> Result<(), Failed> {
-    let problem = causal_for(mechanism);
-    let device = device.clone().autodiff();
-    let tensors = Tensors::new(&problem, &problem.inputs(), &device).cast(dtype);
-    judge_gradients(mechanism, &problem, tensors, &all_queries(&problem))?;
-    Ok(())
+/// Heads and sequences as wide and as long as kernels for half precision want them: multiples of
+/// 64, as in real layers. Other shapes may take another path.
+pub(crate) fn aligned_problems(mechanism: &MechanismConfig) -> [Problem; 2] {
+    let kv_heads = kv_heads_of(mechanism, SMALL_HEADS).unwrap_or(SMALL_HEADS);
+    let of = |name, mask, [seq, d_head]: [usize; 2]| Problem {
+        kv_heads,
+        mask,
+        ..Problem::new(name, [1, SMALL_HEADS, seq, seq, d_head])
+    };
+    let must_be_causal = Input::NotCausal.refused_by(mechanism.mechanism());
+    let full = must_be_causal.map_or(Mask::Full, |_| Mask::Causal);
+    [
+        of("aligned-causal", Mask::Causal, [128, 64]),
+        of("aligned-full", full, [64, 128]),
+    ]
 }
 
 type Test = fn(&Device) -> Result<(), Failed>;

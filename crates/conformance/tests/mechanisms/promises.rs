@@ -18,18 +18,6 @@ pub(crate) fn trials(mechanism: Mechanism, device: &Device) -> impl Iterator<Ite
 }
 
 const PROMISES: &[(&str, Promise)] = &[
-    ("blind-rows-are-exactly-zero", |mechanism, device| {
-        let problem = named("dense-mask");
-        let tensors = Tensors::new(&problem, &problem.inputs(), device);
-        let context = attend(mechanism, &tensors, &tensors.options);
-        for (row, hidden) in problem.hidden().chunks(problem.seq_k).enumerate() {
-            let got = &context[row * problem.d_value..][..problem.d_value];
-            if hidden.iter().all(|&h| h) && got.iter().any(|&x| x != 0.0) {
-                return Err(format!("row {row} sees nothing and is {got:?}").into());
-            }
-        }
-        Ok(())
-    }),
     ("padding-mask-equals-key-lengths", |mechanism, device| {
         let problem = named("key-lengths");
         let tensors = Tensors::new(&problem, &problem.inputs(), device);

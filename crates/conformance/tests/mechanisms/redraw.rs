@@ -66,6 +66,32 @@ const TESTS: &[(&str, Test)] = &[
         }
         Ok(())
     }),
+    ("before-the-passes-that-a-loop-says", |device| {
+        let device = &device.clone().autodiff();
+        let (layer, x) = (layer(performer(3), device), input(device));
+        let results: Vec<Tensor<3>> = (1..8)
+            .map(|number| {
+                layer.redraw_features_before(number);
+                // Copies of it, as for other devices, count nothing and have the same features.
+                let copies = [0, 1].map(|_| layer.valid().fork(&device.clone().inner()).train());
+                let result = pass(&layer, &x);
+                for copy in copies {
+                    for _ in 0..4 {
+                        same(pass(&copy, &x), result.clone())?;
+                    }
+                }
+                Ok(result)
+            })
+            .collect::<Result<_, Failed>>()?;
+        let result = |number: usize| results[number - 1].clone();
+        for (a, b) in [(1, 2), (3, 5), (6, 7)] {
+            same(result(a), result(b))?;
+        }
+        for (a, b) in [(2, 3), (5, 6), (2, 6)] {
+            differ(result(a), result(b))?;
+        }
+        Ok(())
+    }),
     ("not-in-inference", |device| {
         let training = &device.clone().autodiff();
         let x = input(training);

@@ -7,9 +7,10 @@ use zoo_models::{
     AlignmentConfig, Feeding, GenerateConfig, Generated, Generative, GptConfig, Limits,
     PositionsConfig, Seq2SeqConfig, Strategy, Tokens, TransformerConfig, generate,
 };
+use zoo_testkit::small_for_tests;
 
 use crate::drawn::drawn;
-use crate::mechanisms::small;
+use crate::mechanisms::differs_in_a_decoder;
 use crate::support::equal;
 
 pub(crate) fn trials(device: &Device) -> Vec<Trial> {
@@ -165,9 +166,12 @@ fn same_texts<Model: Generative, Forward: Fn(&[usize], &Tokens) -> Tensor<3>>(
 }
 
 fn gpt(mechanism: Mechanism, positions: PositionsConfig, device: &Device) -> Result<(), Failed> {
+    let mechanism = small_for_tests(mechanism);
+    // One prompt and three tokens at least.
+    differs_in_a_decoder(&mechanism, 4, device)?;
     let config = GptConfig::new(11, 16, 4, 2)
         .with_d_feed_forward(Some(24))
-        .with_mechanism(small(mechanism))
+        .with_mechanism(mechanism)
         .with_positions(positions);
     let model = drawn(config.init(device), 17);
     let state = || Ok(model.start(PROMPTS.len())?);
@@ -181,13 +185,15 @@ fn transformer(
     positions: PositionsConfig,
     device: &Device,
 ) -> Result<(), Failed> {
+    let mechanism = small_for_tests(mechanism);
+    differs_in_a_decoder(&mechanism, 4, device)?;
     let config = TransformerConfig::new(7, 11)
         .with_d_model(16)
         .with_heads(4)
         .with_encoder_layers(1)
         .with_decoder_layers(1)
         .with_d_feed_forward(Some(24))
-        .with_decoder_mechanism(small(mechanism))
+        .with_decoder_mechanism(mechanism)
         .with_positions(positions);
     let model = drawn(config.init(device), 17);
     let sources = |rows: &[usize]| {

@@ -7,9 +7,10 @@ use zoo_attention::{Mechanism, MechanismConfig};
 use zoo_models::{
     ClassifierConfig, ModelError, Norm, Pooling, PositionsConfig, Tokens, token_loss,
 };
+use zoo_testkit::small_for_tests;
 
 use crate::drawn::drawn;
-use crate::mechanisms::small;
+use crate::mechanisms::differs_in_an_encoder;
 use crate::support::{equal, has_parts, numbers, overfits, same};
 
 type Test = fn(&Device) -> Result<(), Failed>;
@@ -29,17 +30,18 @@ pub(crate) fn trials(device: &Device) -> Vec<Trial> {
                 "classifier/learns-by-heart-with-{mechanism}-and-{}",
                 pooling.word()
             ),
-            move || learns_by_heart(small(mechanism), pooling, &device),
+            move || learns_by_heart(small_for_tests(mechanism), pooling, &device),
         ));
     }
-    for (mechanism, pooling) in PADDED {
+    for (mechanism, pooling) in padded() {
         let device = device.clone();
         trials.push(Trial::test(
             format!(
-                "classifier/padding-changes-nothing-with-{mechanism}-and-{}",
+                "classifier/padding-changes-nothing-with-{}-and-{}",
+                mechanism.mechanism(),
                 pooling.word()
             ),
-            move || padding_changes_nothing(small(mechanism), pooling, &device),
+            move || padding_changes_nothing(mechanism, pooling, &device),
         ));
     }
     trials
@@ -52,12 +54,15 @@ const LEARNING: [(Mechanism, Pooling); 3] = [
 ];
 
 /// Every pooling. A Transformer's encoder does the rest, and is tried with all mechanisms.
-const PADDED: [(Mechanism, Pooling); 4] = [
-    (Mechanism::Flash, Pooling::Cls),
-    (Mechanism::Strided, Pooling::Cls),
-    (Mechanism::Linear, Pooling::Mean),
-    (Mechanism::Lsh, Pooling::Attention),
-];
+fn padded() -> [(MechanismConfig, Pooling); 4] {
+    [
+        (MechanismConfig::Flash, Pooling::Cls),
+        // The stride follows from the length.
+        (MechanismConfig::Strided { stride: None }, Pooling::Cls),
+        (small_for_tests(Mechanism::Linear), Pooling::Mean),
+        (small_for_tests(Mechanism::Lsh), Pooling::Attention),
+    ]
+}
 
 const POOLINGS: [Pooling; 3] = [Pooling::Cls, Pooling::Mean, Pooling::Attention];
 
@@ -74,6 +79,7 @@ fn learns_by_heart(
     pooling: Pooling,
     device: &Device,
 ) -> Result<(), Failed> {
+    differs_in_an_encoder(&mechanism, 9, device)?;
     let model = ClassifierConfig::new(9, 3, 32, 4, 1)
         .with_d_feed_forward(Some(64))
         .with_bias(false)
@@ -86,7 +92,7 @@ fn learns_by_heart(
         vec![1, 2, 3, 4],
         vec![4, 3, 2, 1],
         vec![5],
-        vec![6, 6, 7, 8, 0, 2],
+        vec![6, 6, 7, 8, 0, 2, 5, 1, 4],
     ];
     let classes = [[0], [1], [2], [0]];
     let tokens = Tokens::new(&rows, model.limits(), device)?;
@@ -113,6 +119,7 @@ fn padding_changes_nothing(
     pooling: Pooling,
     device: &Device,
 ) -> Result<(), Failed> {
+    differs_in_an_encoder(&mechanism, 5, device)?;
     let model = drawn(config(mechanism, pooling).init(device), 3);
     let short = vec![3, 1, 4, 1, 5];
     let long = vec![8, 2, 6, 5, 3, 5, 8, 0, 7];
@@ -127,7 +134,7 @@ fn padding_changes_nothing(
 
 const TESTS: &[(&str, Test)] = &[
     ("empty-sequences-have-an-answer", |device| {
-        for mechanism in [MechanismConfig::Flash, small(Mechanism::Fixed)] {
+        for mechanism in [MechanismConfig::Flash, small_for_tests(Mechanism::Fixed)] {
             for pooling in POOLINGS {
                 let mut model = config(mechanism.clone(), pooling).init(device);
                 let bias = Tensor::<1>::from_data([0.5, -2.0, 1.0], device);

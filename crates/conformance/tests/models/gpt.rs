@@ -7,9 +7,10 @@ use zoo_attention::{Mechanism, MechanismConfig};
 use zoo_models::{
     Activation, Generative, Gpt, GptConfig, ModelError, PositionsConfig, Tokens, token_loss,
 };
+use zoo_testkit::small_for_tests;
 
 use crate::drawn::drawn;
-use crate::mechanisms::small;
+use crate::mechanisms::differs_in_a_decoder;
 use crate::support::{equal, has_parts, is_refused, numbers, overfits, same};
 
 type Test = fn(&Device) -> Result<(), Failed>;
@@ -26,21 +27,21 @@ pub(crate) fn trials(device: &Device) -> Vec<Trial> {
         let device = device.clone().autodiff();
         trials.push(Trial::test(
             format!("gpt/learns-by-heart-with-{mechanism}"),
-            move || learns_by_heart(small(mechanism), positions, &device),
+            move || learns_by_heart(small_for_tests(mechanism), positions, &device),
         ));
     }
     for (mechanism, positions) in STEPPING {
         let device = device.clone();
         trials.push(Trial::test(
             format!("gpt/steps-with-{mechanism}-and-{}", positions.word()),
-            move || steps(small(mechanism), positions, &device),
+            move || steps(small_for_tests(mechanism), positions, &device),
         ));
     }
     for mechanism in PADDED {
         let device = device.clone();
         trials.push(Trial::test(
             format!("gpt/padding-changes-nothing-with-{mechanism}"),
-            move || padding_changes_nothing(small(mechanism), &device),
+            move || padding_changes_nothing(small_for_tests(mechanism), &device),
         ));
     }
     trials
@@ -94,6 +95,7 @@ fn learns_by_heart(
     positions: PositionsConfig,
     device: &Device,
 ) -> Result<(), Failed> {
+    differs_in_a_decoder(&mechanism, 4, device)?;
     // Few parameters: a step of the optimizer is several kernels for each.
     let model = GptConfig::new(11, 32, 2, 1)
         .with_d_feed_forward(Some(64))
@@ -123,6 +125,7 @@ fn steps(
     positions: PositionsConfig,
     device: &Device,
 ) -> Result<(), Failed> {
+    differs_in_a_decoder(&mechanism, 7, device)?;
     let model = model(&config(mechanism, positions), device);
     let rows = [
         vec![0, 5, 3, 3, 9, 1, 7],
@@ -170,6 +173,7 @@ fn chosen_rows_go_on(model: &Gpt, rows: &[Vec<u32>], device: &Device) -> Result<
 
 /// A row beside a longer one, whatever is behind its end, is what it is alone.
 fn padding_changes_nothing(mechanism: MechanismConfig, device: &Device) -> Result<(), Failed> {
+    differs_in_a_decoder(&mechanism, 5, device)?;
     let model = model(&config(mechanism, LEARNED), device);
     let (short, long) = (vec![3, 1, 4, 1, 5], vec![9, 2, 6, 5, 3, 5, 8, 9, 7, 10, 3]);
     let alone = Tokens::new(&[&short], model.limits(), device)?;

@@ -10,10 +10,10 @@ use zoo_models::{
     ClassifierConfig, GptConfig, ModelError, Pooling, PositionsConfig, Tokens, TransformerConfig,
     Tying,
 };
-use zoo_testkit::Precision;
+use zoo_testkit::{Precision, small_for_tests};
 
 use crate::drawn::drawn;
-use crate::mechanisms::small;
+use crate::mechanisms::{differs_in_a_decoder, differs_in_an_encoder};
 use crate::support::{equal, is_refused, numbers, same};
 
 type Test = fn(&Device) -> Result<(), Failed>;
@@ -23,12 +23,12 @@ pub(crate) fn trials(device: &Device) -> Vec<Trial> {
     for mechanism in Mechanism::ALL {
         let own = device.clone();
         trials.push(Trial::test(format!("look/gpt/{mechanism}"), move || {
-            a_gpt_looks_there(small(mechanism), &own)
+            a_gpt_looks_there(small_for_tests(mechanism), &own)
         }));
         let own = device.clone();
         trials.push(Trial::test(
             format!("look/transformer/{mechanism}"),
-            move || a_transformer_looks_there(small(mechanism), &own),
+            move || a_transformer_looks_there(small_for_tests(mechanism), &own),
         ));
     }
     trials.extend(TESTS.iter().map(|&(name, test)| {
@@ -76,10 +76,14 @@ fn network(network: &FeedForward, norm: &LayerNorm, places: Tensor<3>) -> Tensor
 
 /// Two rows of one length.
 fn rows() -> [Vec<u32>; 2] {
-    [vec![0, 5, 3, 3, 9, 1, 7], vec![1, 5, 4, 10, 2, 2, 0]]
+    [
+        vec![0, 5, 3, 3, 9, 1, 7, 4, 8],
+        vec![1, 5, 4, 10, 2, 2, 0, 6, 6],
+    ]
 }
 
 fn a_gpt_looks_there(mechanism: MechanismConfig, device: &Device) -> Result<(), Failed> {
+    differs_in_a_decoder(&mechanism, 9, device)?;
     let config = GptConfig::new(11, 16, 4, 2)
         .with_d_feed_forward(Some(24))
         .with_dropout(0.0)
@@ -92,7 +96,7 @@ fn a_gpt_looks_there(mechanism: MechanismConfig, device: &Device) -> Result<(), 
     equal(looked.len(), 2)?;
     let mut places = model.embedding.forward(tokens.ids());
     for (layer, weights) in model.layers.iter().zip(looked) {
-        equal(weights.dims(), [2, 4, 7, 7])?;
+        equal(weights.dims(), [2, 4, 9, 9])?;
         whole(&mechanism, &weights)?;
         let values = layer.attention_norm.forward(places.clone());
         places = places + attended(&layer.attention, weights, values);
@@ -127,9 +131,14 @@ fn a_transformer_looks_there(mechanism: MechanismConfig, device: &Device) -> Res
         }
         cross = MechanismConfig::Flash;
     }
+    differs_in_an_encoder(&encoder, 9, device)?;
+    differs_in_a_decoder(&mechanism, 9, device)?;
     let model = drawn(config(&encoder, &cross).try_init(device)?, 3);
     let source = Tokens::new(&rows(), model.source_limits(), device)?;
-    let targets = [vec![2, 7, 1, 8, 3], vec![10, 4, 4, 6, 0]];
+    let targets = [
+        vec![2, 7, 1, 8, 3, 5, 5, 9, 1],
+        vec![10, 4, 4, 6, 0, 3, 8, 2, 7],
+    ];
     let target = Tokens::new(&targets, model.target_limits(), device)?;
     let look = model.look(&source, &target);
     equal([look.encoder.len(), look.decoder.len()], [2, 2])?;
@@ -139,7 +148,7 @@ fn a_transformer_looks_there(mechanism: MechanismConfig, device: &Device) -> Res
     let mut places = vectors.forward(source.ids());
     places = model.source_positions.forward(places, 0);
     for (layer, weights) in model.encoder.layers.iter().zip(look.encoder) {
-        equal(weights.dims(), [2, 4, 7, 7])?;
+        equal(weights.dims(), [2, 4, 9, 9])?;
         whole(&encoder, &weights)?;
         let seen = attended(&layer.attention, weights, places.clone());
         places = layer.attention_norm.forward(places + seen);
@@ -155,8 +164,8 @@ fn a_transformer_looks_there(mechanism: MechanismConfig, device: &Device) -> Res
     places = model.target_positions.forward(places, 0);
     let layers = model.decoder.layers.iter();
     for ((layer, weights), across) in layers.zip(look.decoder).zip(look.cross) {
-        equal(weights.dims(), [2, 4, 5, 5])?;
-        equal(across.dims(), [2, 4, 5, 7])?;
+        equal(weights.dims(), [2, 4, 9, 9])?;
+        equal(across.dims(), [2, 4, 9, 9])?;
         whole(&mechanism, &weights)?;
         whole(&cross, &across)?;
         let seen = attended(&layer.attention, weights, places.clone());
@@ -175,9 +184,9 @@ fn a_transformer_looks_there(mechanism: MechanismConfig, device: &Device) -> Res
 const TESTS: &[(&str, Test)] = &[
     ("classifier", |device| {
         for (pooling, places) in [
-            (Pooling::Cls, 8),
-            (Pooling::Mean, 7),
-            (Pooling::Attention, 7),
+            (Pooling::Cls, 10),
+            (Pooling::Mean, 9),
+            (Pooling::Attention, 9),
         ] {
             let config = ClassifierConfig::new(11, 3, 16, 4, 2)
                 .with_d_feed_forward(Some(24))
@@ -193,8 +202,8 @@ const TESTS: &[(&str, Test)] = &[
             }
             equal(look.pooling.is_some(), pooling == Pooling::Attention)?;
             if let Some(shares) = look.pooling {
-                equal(shares.dims(), [2, 7])?;
-                whole(&MechanismConfig::Standard, &shares.reshape([1, 1, 2, 7]))?;
+                equal(shares.dims(), [2, 9])?;
+                whole(&MechanismConfig::Standard, &shares.reshape([1, 1, 2, 9]))?;
             }
             same(look.logits, model.forward(&tokens))?;
         }

@@ -1,39 +1,37 @@
-//! Mechanisms at sizes that a few tokens are enough for.
+//! Mechanisms in models at sizes that short sequences show them by.
 
-use zoo_attention::{Mechanism, MechanismConfig};
+use burn::tensor::Device;
+use libtest_mimic::Failed;
+use zoo_attention::MechanismConfig;
+use zoo_conformance::differs_from_full;
+use zoo_testkit::Mask;
 
-/// A mechanism that sees less than all of ten places, if it ever does.
-pub(crate) fn small(mechanism: Mechanism) -> MechanismConfig {
-    match mechanism {
-        Mechanism::SlidingWindow => MechanismConfig::SlidingWindow { window: 2 },
-        Mechanism::LocalM => MechanismConfig::LocalM { window: 2 },
-        Mechanism::LocalP => MechanismConfig::LocalP { window: 2 },
-        Mechanism::Block => MechanismConfig::Block { size: 3 },
-        Mechanism::Fixed => MechanismConfig::Fixed {
-            block: None,
-            summary: 1,
-        },
-        Mechanism::Longformer => MechanismConfig::Longformer {
-            window: 1,
-            global: 1,
-        },
-        Mechanism::BigBird => MechanismConfig::BigBird {
-            block: 2,
-            neighbours: 0,
-            global: 1,
-            random: 1,
-            seed: 0,
-        },
-        Mechanism::Lsh => MechanismConfig::Lsh {
-            bucket: 2,
-            rounds: 1,
-            seed: 0,
-        },
-        Mechanism::Performer => MechanismConfig::Performer {
-            features: 16,
-            seed: 0,
-            redraw: None,
-        },
-        other => other.into(),
-    }
+/// Checks that a mechanism is not full attention in a decoder with four heads over so many tokens.
+pub(crate) fn differs_in_a_decoder(
+    mechanism: &MechanismConfig,
+    tokens: usize,
+    device: &Device,
+) -> Result<(), Failed> {
+    Ok(differs_from_full(
+        mechanism,
+        4,
+        [tokens; 2],
+        Mask::Causal,
+        device,
+    )?)
+}
+
+/// The same for an encoder.
+pub(crate) fn differs_in_an_encoder(
+    mechanism: &MechanismConfig,
+    tokens: usize,
+    device: &Device,
+) -> Result<(), Failed> {
+    Ok(differs_from_full(
+        mechanism,
+        4,
+        [tokens; 2],
+        Mask::Full,
+        device,
+    )?)
 }

@@ -8,9 +8,10 @@ use zoo_models::{
     Activation, Generative, ModelError, Norm, PositionsConfig, Tokens, Transformer,
     TransformerConfig, Tying, token_loss,
 };
+use zoo_testkit::small_for_tests;
 
 use crate::drawn::drawn;
-use crate::mechanisms::small;
+use crate::mechanisms::{differs_in_a_decoder, differs_in_an_encoder};
 use crate::support::{equal, has_parts, is_refused, numbers, overfits, same};
 
 type Test = fn(&Device) -> Result<(), Failed>;
@@ -42,11 +43,26 @@ pub(crate) fn trials(device: &Device) -> Vec<Trial> {
             move || steps(attentions, norm, positions, &device),
         ));
     }
-    for mechanism in Mechanism::ALL {
+    let small = Mechanism::ALL.map(|mechanism| (mechanism.word(), small_for_tests(mechanism)));
+    // Sizes that follow from the length, which padding must not change.
+    let by_length = [
+        (
+            "strided-by-length",
+            MechanismConfig::Strided { stride: None },
+        ),
+        (
+            "fixed-by-length",
+            MechanismConfig::Fixed {
+                block: None,
+                summary: 1,
+            },
+        ),
+    ];
+    for (name, mechanism) in small.into_iter().chain(by_length) {
         let device = device.clone();
         trials.push(Trial::test(
-            format!("transformer/padding-changes-nothing-with-{mechanism}"),
-            move || padding_changes_nothing(small(mechanism), &device),
+            format!("transformer/padding-changes-nothing-with-{name}"),
+            move || padding_changes_nothing(mechanism, &device),
         ));
     }
     trials
@@ -120,7 +136,10 @@ fn learns_by_heart(attentions: Attentions, index: usize, device: &Device) -> Res
     // Every tying once, and three activations.
     let activation = [Activation::Relu, Activation::Swiglu, Activation::Gelu][index];
     let tying = [Tying::Decoder, Tying::None, Tying::All][index];
-    let model = one_vocabulary(attentions.map(small))
+    let mechanisms = attentions.map(small_for_tests);
+    differs_in_an_encoder(&mechanisms[0], 6, device)?;
+    differs_in_a_decoder(&mechanisms[1], 3, device)?;
+    let model = one_vocabulary(mechanisms)
         .with_d_model(32)
         .with_d_feed_forward(Some(64))
         .with_heads(2)
@@ -164,11 +183,9 @@ fn steps(
     positions: PositionsConfig,
     device: &Device,
 ) -> Result<(), Failed> {
-    let mechanisms = attentions.map(|mechanism| match small(mechanism) {
-        // As one that decodes.
-        MechanismConfig::Strided { .. } => MechanismConfig::Strided { stride: Some(2) },
-        other => other,
-    });
+    let mechanisms = attentions.map(small_for_tests);
+    differs_in_an_encoder(&mechanisms[0], 6, device)?;
+    differs_in_a_decoder(&mechanisms[1], 7, device)?;
     let model = config(mechanisms)
         .with_norm(norm)
         .with_positions(positions)
@@ -232,8 +249,11 @@ fn padding_changes_nothing(mechanism: MechanismConfig, device: &Device) -> Resul
         }
         config = config.with_cross_mechanism(MechanismConfig::Flash);
     }
+    differs_in_an_encoder(&config.encoder_mechanism, 9, device)?;
+    differs_in_a_decoder(&config.decoder_mechanism, 9, device)?;
     let model = drawn(config.try_init(device)?, 3);
-    let (source, target) = (vec![3, 1, 4, 1, 5], vec![2, 7, 1, 8]);
+    let source = vec![3, 1, 4, 1, 5, 0, 2, 6, 5];
+    let target = vec![2, 7, 1, 8, 2, 8, 1, 0, 4];
     let alone = model.forward(
         &Tokens::new(&[&source], model.source_limits(), device)?,
         &Tokens::new(&[&target], model.target_limits(), device)?,
@@ -245,10 +265,11 @@ fn padding_changes_nothing(mechanism: MechanismConfig, device: &Device) -> Resul
             vec![longer.len(), row.len()],
         )
     };
-    let sources = beside(&source, vec![8, 7, 6, 5, 4, 3, 2, 1, 0], &[7, 7, 8, 1]);
-    let targets = beside(&target, vec![9, 9, 8, 2, 4, 5], &[10, 3]);
+    let longer = vec![8, 7, 6, 5, 4, 3, 2, 1, 0, 3, 3, 5, 1];
+    let sources = beside(&source, longer, &[7, 7, 8, 1]);
+    let targets = beside(&target, vec![9, 9, 8, 2, 4, 5, 1, 6, 10, 0, 7], &[10, 3]);
     let both = model.forward(&sources, &targets);
-    same(both.slice_dim(0, 1..2).slice_dim(1, 0..4), alone)
+    same(both.slice_dim(0, 1..2).slice_dim(1, 0..9), alone)
 }
 
 const TESTS: &[(&str, Test)] = &[
@@ -300,7 +321,7 @@ const TESTS: &[(&str, Test)] = &[
         )
     }),
     ("is-shown-in-a-table", |device| {
-        let model = one_vocabulary(LEARNING[1].map(small)).with_tying(Tying::All);
+        let model = one_vocabulary(LEARNING[1].map(small_for_tests)).with_tying(Tying::All);
         let parts = [
             "Transformer of 1 + 2 layers",
             "the target's",

@@ -15,6 +15,9 @@ use crate::{DataError, Extent};
 /// be about the same length, few enough for batches to differ from epoch to epoch.
 const POOL: usize = 8192;
 
+/// Epochs whose batches are counted one by one.
+const COUNTED: usize = 100;
+
 /// When a batch is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BatchSize {
@@ -117,6 +120,19 @@ impl BatchPlan {
         };
         draw.shuffle(&mut batches);
         batches
+    }
+
+    /// How many batches so many epochs are. By tokens, epochs differ a little in their batches:
+    /// the first hundred are counted, and more are taken to be like them, since each takes
+    /// as long as shuffling all examples.
+    pub fn batches_of(&self, epochs: usize) -> usize {
+        let counted = match self.batching.size {
+            BatchSize::Examples(_) => epochs.min(1),
+            BatchSize::Tokens(_) => epochs.min(COUNTED),
+        };
+        let batches: usize = (0..counted).map(|epoch| self.epoch(epoch).len()).sum();
+        let all = batches as u128 * epochs as u128 / counted.max(1) as u128;
+        all.try_into().unwrap_or(usize::MAX)
     }
 
     /// Every example once, from the shortest to the longest: to look at, not to learn from.

@@ -163,3 +163,28 @@ fn what_cannot_be_batched_is_explained() {
         "batch size must be at least 1, got 0"
     );
 }
+
+#[test]
+fn batches_of_any_number_of_epochs_are_counted_at_once() {
+    let extents: Vec<Extent> = (0..1000)
+        .map(|at| Extent {
+            width: 1 + at % 17,
+            other: 0,
+            rows: 1,
+        })
+        .collect();
+    for size in [BatchSize::Examples(30), BatchSize::Tokens(100)] {
+        let plan = Batching::new(size, 3).plan(extents.clone()).unwrap();
+        let start = std::time::Instant::now();
+        for epochs in [0, 1, 2, 100] {
+            let each: usize = (0..epochs).map(|epoch| plan.epoch(epoch).len()).sum();
+            assert_eq!(plan.batches_of(epochs), each, "{epochs} of {size:?}");
+        }
+        let many = plan.batches_of(100_000_000);
+        let of_one = plan.batches_of(100) as f64 / 100.0;
+        assert!((many as f64 / 1e8 - of_one).abs() < 0.01, "{many}");
+        assert_eq!(plan.batches_of(usize::MAX), usize::MAX);
+        let took = start.elapsed();
+        assert!(took < std::time::Duration::from_secs(20), "{took:?}");
+    }
+}

@@ -6,6 +6,7 @@ use serde_json::Value;
 use zoo_words::UnknownWord;
 
 use super::content::Content;
+use super::table::Records;
 use super::{ALLOWED_BAD, Read, ReadReport, folders};
 use crate::{DataError, Labelled};
 
@@ -48,6 +49,8 @@ impl LabelledText {
     }
 
     /// A table with commas and a line of column names first: those of the label and of the text.
+    /// Fields may be quoted, and then hold delimiters, line ends and doubled quotes. A quote that
+    /// would swallow rows is an error: see [`DataError::Quote`].
     pub fn csv(
         path: impl Into<PathBuf>,
         label: impl Into<String>,
@@ -102,8 +105,8 @@ impl LabelledText {
     ///
     /// # Errors
     ///
-    /// [`DataError::Column`] if a table has no such column, [`DataError::TooManyBad`] and
-    /// [`DataError::Empty`]; otherwise what [`DataError`] has for files, archives and encodings.
+    /// [`DataError::Column`] if a table has no such column, [`DataError::Quote`] if a quote in it
+    /// swallows rows, [`DataError::TooManyBad`] and [`DataError::Empty`]; otherwise what [`DataError`] has for files, archives and encodings.
     pub fn read(&self) -> Result<Read<Labelled>, DataError> {
         DataError::share("allowed_bad", self.allowed_bad)?;
         let (examples, report) = match &self.format {
@@ -195,18 +198,8 @@ fn csv(
 ) -> Result<(Vec<Labelled>, ReadReport), DataError> {
     let file = Content::read(path)?;
     let mut report = ReadReport::of(&file.name);
-    // Records of any number of fields: those that are too short are bad lines, not the end.
-    let mut reader = csv::ReaderBuilder::new()
-        .flexible(true)
-        .delimiter(delimiter)
-        .from_reader(file.text.as_bytes());
-    let names = match reader.headers() {
-        Ok(names) => names.clone(),
-        Err(error) => {
-            report.note(&file.name, 1, error.to_string(), "");
-            return Ok((vec![], report));
-        }
-    };
+    let mut records = Records::new(&file.name, &file.text, delimiter);
+    let names = records.next()?.map_or(vec![], |first| first.fields);
     if names.iter().all(|name| name.trim().is_empty()) {
         return Err(DataError::Empty { what: file.name });
     }
@@ -216,35 +209,30 @@ fn csv(
             .position(|name| name.trim() == wanted)
             .ok_or_else(|| DataError::Column {
                 name: file.name.clone(),
-                unknown: UnknownWord::new("column", wanted, names.iter().map(str::trim)),
+                unknown: UnknownWord::new("column", wanted, names.iter().map(|name| name.trim())),
             })
     };
     let [label, text] = [column(label)?, column(text)?];
     let mut examples = vec![];
-    for record in reader.records() {
-        let record = match record {
-            Ok(record) => record,
-            Err(error) => {
-                let line = error.position().map_or(0, |place| place.line() as usize);
-                report.note(&file.name, line, error.to_string(), "");
-                continue;
-            }
-        };
-        let line = record.position().map_or(0, |place| place.line() as usize);
-        let example = match (record.get(label), record.get(text)) {
-            (Some(label), Some(text)) => labelled(label, text),
+    while let Some(record) = records.next()? {
+        let fields = &record.fields;
+        // Programs that end every line with a delimiter add a column without anything in it.
+        let is_too_long = fields
+            .iter()
+            .skip(names.len())
+            .any(|it| !it.trim().is_empty());
+        let example = match (record.fault, fields.get(label), fields.get(text)) {
+            (Some(fault), ..) => Err(fault.to_owned()),
+            (None, Some(label), Some(text)) if !is_too_long => labelled(label, text),
             _ => Err(format!(
                 "{} columns instead of {}",
-                record.len(),
+                fields.len(),
                 names.len()
             )),
         };
         match example {
             Ok(example) => examples.push(example),
-            Err(why) => {
-                let fields: Vec<&str> = record.iter().collect();
-                report.note(&file.name, line, why, &fields.join(","));
-            }
+            Err(why) => report.note(&file.name, record.line, why, &fields.join(",")),
         }
     }
     report.kept = examples.len();
@@ -307,6 +295,38 @@ mod tests {
                 path.display()
             )
         );
+    }
+
+    #[test]
+    fn one_stray_quote_does_not_swallow_the_rest_of_a_file() {
+        let folder = Folder::new();
+        let mut rows: Vec<String> = (0..1000).map(|at| format!("{},a film", at % 2)).collect();
+        rows[300] = "1,\"a film".to_owned();
+        let path = folder.file("a.csv", format!("y,x\n{}\n", rows.join("\n")).as_bytes());
+        let error = LabelledText::csv(&path, "y", "x").read().unwrap_err();
+        assert!(
+            error.to_string().starts_with(&format!(
+                "{}, line 302: the quote that opens here takes in lines 303 to 322",
+                path.display()
+            )),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn rows_that_are_too_long_are_bad() {
+        let folder = Folder::new();
+        let path = folder.file("a.csv", b"y,x\n1,good, really\n2,bad,\n3,fine, ,\n");
+        let read = LabelledText::csv(path, "y", "x")
+            .with_allowed_bad(0.5)
+            .read();
+        let read = read.unwrap();
+        assert_eq!(
+            read.examples,
+            [Labelled::new("2", "bad"), Labelled::new("3", "fine")]
+        );
+        let bad = &read.report.first_bad[0];
+        assert_eq!((bad.line, bad.why.as_str()), (2, "3 columns instead of 2"));
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod folders;
 mod labelled;
 mod parallel;
 mod report;
+mod table;
 
 use std::path::Path;
 

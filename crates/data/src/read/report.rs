@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use zoo_words::Printable;
+
 use crate::DataError;
 
 /// Bad lines that are kept to be shown; the others are only counted.
@@ -25,7 +27,8 @@ pub struct BadLine {
 
 impl fmt::Display for BadLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, line {}: {}", self.name, self.line, self.why)?;
+        let (name, why) = (Printable(&self.name), Printable(&self.why));
+        write!(f, "{name}, line {}: {why}", self.line)?;
         match self.excerpt.as_str() {
             "" => Ok(()),
             excerpt => write!(f, ": {excerpt:?}"),
@@ -100,9 +103,10 @@ impl fmt::Display for ReadReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let files = match self.files.as_slice() {
             [first, .., last] if self.files.len() > 2 => {
+                let (first, last) = (Printable(first), Printable(last));
                 format!("{} files, {first} to {last}", self.files.len())
             }
-            files => files.join(" and "),
+            files => Printable(&files.join(" and ")).to_string(),
         };
         write!(f, "{files}: {} examples", self.kept)?;
         if self.blank > 0 {
@@ -120,8 +124,9 @@ impl fmt::Display for ReadReport {
         if let [first, ..] = self.ignored.as_slice() {
             write!(
                 f,
-                "\n  {} files are no examples, {first} among them",
-                self.ignored.len()
+                "\n  {} files are no examples, {} among them",
+                self.ignored.len(),
+                Printable(first)
             )?;
         }
         Ok(())

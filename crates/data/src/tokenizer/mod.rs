@@ -5,23 +5,29 @@
 //! whatever is written in it. A file is in the format of the crate, which other programs read.
 //! The crate panics over many a file that is not what it expects; that is an error here.
 
+mod caught;
 mod config;
 mod pair;
 mod special;
 mod train;
 
-use std::fs;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::Path;
+use std::thread;
 
 use serde::de::IgnoredAny;
 use tokenizers::ModelWrapper;
 
+use self::caught::caught;
 pub use self::config::{TokenizerConfig, TokenizerKind, WordRule};
 pub use self::pair::PairTokenizers;
 use self::special::is_silent;
 pub use self::special::{BEGIN, END, PAD, SPECIAL_TOKENS, UNKNOWN};
 use crate::DataError;
+
+/// Texts for which a thread is started.
+const TEXTS_OF_THREAD: usize = 64;
 
 /// What makes tokens of text, and text of tokens. Made by a [`TokenizerConfig`], or read from a
 /// file.
@@ -115,13 +121,13 @@ impl Tokenizer {
         })
     }
 
-    /// Writes it to a file.
+    /// Writes it to a file, which after a crash is complete, as it was, or absent.
     ///
     /// # Errors
     ///
     /// [`DataError::Write`] if that cannot be.
     pub fn save(&self, path: &Path) -> Result<(), DataError> {
-        fs::write(path, self.to_json()?).map_err(|source| DataError::Write {
+        write_atomic(path, self.to_json()?.as_bytes()).map_err(|source| DataError::Write {
             path: path.to_owned(),
             source,
         })
@@ -161,8 +167,26 @@ impl Tokenizer {
         texts: impl IntoIterator<Item = &'a str>,
     ) -> Result<Vec<Vec<u32>>, DataError> {
         let texts: Vec<&str> = texts.into_iter().collect();
-        let encodings = guarded(&self.name, || self.inner.encode_batch_fast(texts, false))?;
-        Ok(encodings.iter().map(|it| spoken(it.get_ids())).collect())
+        // On threads of our own and not on those of the crate, where its panics would be printed.
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let each = texts.len().div_ceil(threads).max(TEXTS_OF_THREAD);
+        thread::scope(|scope| {
+            let encode = |part: &[&str]| -> Result<Vec<Vec<u32>>, DataError> {
+                part.iter().map(|text| self.encode(text)).collect()
+            };
+            let parts = texts.chunks(each);
+            let parts: Vec<_> = parts
+                .map(|part| scope.spawn(move || encode(part)))
+                .collect();
+            let mut encoded = Vec::with_capacity(texts.len());
+            for part in parts {
+                match part.join() {
+                    Ok(part) => encoded.extend(part?),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            Ok(encoded)
+        })
     }
 
     /// Tokens as text. Those that pad, begin and end are left out; unknown ones are
@@ -193,6 +217,30 @@ impl Tokenizer {
     }
 }
 
+/// Replaces a file, or the one that a symlink leads to, at once. Devices and pipes are written to.
+fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if fs::metadata(path).is_ok_and(|it| !it.is_file()) {
+        return File::options().write(true).open(path)?.write_all(bytes);
+    }
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut partial = target.clone().into_os_string();
+    partial.push(format!(".{}.tmp", std::process::id()));
+    let written = File::create(&partial).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&partial, &target)
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(&partial);
+    }
+    written?;
+    // Windows cannot sync a folder, and need not.
+    match target.parent().filter(|_| cfg!(unix)) {
+        Some(folder) if folder != Path::new("") => File::open(folder)?.sync_all(),
+        _ => Ok(()),
+    }
+}
+
 /// Ids that text has become. A text may have "</s>" written in it, and is not over then.
 fn spoken(ids: &[u32]) -> Vec<u32> {
     let spoken = |id: &u32| if is_silent(*id) { UNKNOWN } else { *id };
@@ -202,19 +250,12 @@ fn spoken(ids: &[u32]) -> Vec<u32> {
 /// What the crate makes of a file, where it may panic over it.
 fn guarded<T>(name: &str, call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, DataError> {
     // What it leaves behind in a tokenizer is a cache, and right as far as it goes.
-    match catch_unwind(AssertUnwindSafe(call)) {
+    match caught(call) {
         Ok(result) => result.map_err(|error| failed(name, error.as_ref())),
-        Err(panic) => {
-            let said = panic.downcast_ref::<String>().map(String::as_str);
-            let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
-            Err(DataError::Tokenizer {
-                name: name.to_owned(),
-                why: format!(
-                    "it is not one that the crate tokenizers can use: {}",
-                    said.unwrap_or("it does not say why")
-                ),
-            })
-        }
+        Err(message) => Err(DataError::Tokenizer {
+            name: name.to_owned(),
+            why: format!("it is not one that the crate tokenizers can use: {message}"),
+        }),
     }
 }
 

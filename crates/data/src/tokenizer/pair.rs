@@ -74,12 +74,15 @@ impl PairTokenizers {
     ///
     /// [`DataError::Write`] if that cannot be.
     pub fn save(&self, folder: &Path) -> Result<(), DataError> {
+        let mut files = self.files().into_iter();
+        files.try_for_each(|(name, tokenizer)| tokenizer.save(&folder.join(name)))
+    }
+
+    /// The files that [`save`](Self::save) writes: their names, and what is in each.
+    pub fn files(&self) -> Vec<(&'static str, &Tokenizer)> {
         match self {
-            Self::Joint(both) => both.save(&folder.join(JOINT)),
-            Self::Separate { source, target } => {
-                source.save(&folder.join(SOURCE))?;
-                target.save(&folder.join(TARGET))
-            }
+            Self::Joint(both) => vec![(JOINT, both)],
+            Self::Separate { source, target } => vec![(SOURCE, source), (TARGET, target)],
         }
     }
 

@@ -371,3 +371,33 @@ fn kinds_and_rules_have_words() {
         Some("spaces")
     );
 }
+
+/// It was once cut off and written again in its place: whoever read it then had half of it.
+#[test]
+#[cfg(unix)]
+fn a_file_is_replaced_at_once() {
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    let folder = Folder::new();
+    let path = folder.file("tokenizer.json", b"old");
+    let link = folder.path("link.json");
+    symlink(&path, &link).unwrap();
+    let mut open = fs::File::open(&path).unwrap();
+    let tokenizer = TokenizerConfig::chars().train(["ab"]).unwrap();
+    tokenizer.save(&link).unwrap();
+    assert!(link.is_symlink());
+    assert_eq!(
+        fs::read_to_string(&path).unwrap(),
+        tokenizer.to_json().unwrap()
+    );
+    // The old file is as it was for whoever has it open.
+    let mut old = String::new();
+    std::io::Read::read_to_string(&mut open, &mut old).unwrap();
+    assert_eq!(old, "old");
+    assert_ne!(
+        open.metadata().unwrap().ino(),
+        fs::metadata(&path).unwrap().ino()
+    );
+    let names: Vec<_> = fs::read_dir(path.parent().unwrap()).unwrap().collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+}

@@ -192,6 +192,21 @@ impl Optimizer for Adam {
             None => (1, tensor.zeros_like(), tensor.zeros_like()),
         };
         let step = self.at(rate, time);
+        let (device, dims) = (tensor.device(), tensor.dims());
+        let others = [
+            ("gradient", &gradient),
+            ("first moment", &first),
+            ("second moment", &second),
+        ];
+        for (name, other) in others {
+            assert!(
+                other.device() == device && other.dims() == dims,
+                "Adam: the {name} must be {dims:?} on {device:?} like its parameter, got {:?} on \
+                 {:?}",
+                other.dims(),
+                other.device()
+            );
+        }
         let have_body = [&tensor, &gradient, &first, &second]
             .into_iter()
             .all(has_body_for);

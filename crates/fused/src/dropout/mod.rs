@@ -95,6 +95,12 @@ pub fn add_dropout<const D: usize>(
         "add dropout: {dims:?} cannot be added to {:?}",
         base.dims()
     );
+    assert!(
+        base.device() == input.device(),
+        "add dropout: base must be on the device of input, {:?}, got {:?}",
+        input.device(),
+        base.device()
+    );
     if !is_at_hand(&base) || !is_at_hand(&input) {
         return base + dropout(module, input);
     }

@@ -62,7 +62,12 @@ pub(super) fn relu_dropout_backward<B: Host>(
     arrived: FloatTensor<B>,
     forgetting: Forgetting,
 ) -> FloatTensor<B> {
-    debug_assert!(output.shape() == arrived.shape());
+    assert!(
+        output.shape() == arrived.shape(),
+        "relu dropout: the upstream gradient must be {:?} like the result, got {:?}",
+        output.shape(),
+        arrived.shape()
+    );
     let mut gradient = B::own(arrived);
     cpu::relu_dropout_backward(&B::numbers(output), B::slice(&mut gradient), forgetting);
     gradient

@@ -40,6 +40,11 @@ pub fn layer_norm<const D: usize>(norm: &LayerNorm, epsilon: f64, input: Tensor<
         got.last() == Some(&d_model),
         "layer norm: the last dimension must be {d_model}, got {got:?}"
     );
+    let (own, device) = (gamma.device(), input.device());
+    assert!(
+        own == device,
+        "layer norm: the input must be on the device of the norm, {own:?}, got {device:?}"
+    );
     if !can_have_body(&input) || !can_have_body(&gamma) {
         return norm.forward(input);
     }

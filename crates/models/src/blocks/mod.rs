@@ -67,7 +67,7 @@ pub(crate) fn check_encoder_mechanism(
     mechanism: &MechanismConfig,
 ) -> Result<(), ModelError> {
     match mechanism {
-        MechanismConfig::Retention => Err(ModelError::Mechanism {
+        MechanismConfig::Retention { .. } => Err(ModelError::Mechanism {
             field,
             mechanism: mechanism.mechanism(),
             why: "what it forgets is behind, and an encoder looks ahead, too",

@@ -64,6 +64,9 @@ pub enum Strategy {
 /// Each is a row of the model's state: more would be a slip.
 const MOST_BEAMS: usize = 1024;
 
+/// Tokens of a text at most, as in a config file.
+const MOST_TOKENS: usize = 1 << 20;
+
 fn usual_beams() -> usize {
     4
 }
@@ -189,6 +192,9 @@ impl GenerateConfig {
             }
         }
         ModelError::at_least("max_length", 1, self.max_length)?;
+        let allowed = format!("at most {MOST_TOKENS}");
+        let is_fine = self.max_length <= MOST_TOKENS;
+        range("max_length", &allowed, self.max_length, is_fine)?;
         let (least, most) = (self.min_length, self.max_length);
         let allowed = format!("at most max_length = {most}");
         range("min_length", &allowed, least, least <= most)?;
@@ -285,6 +291,10 @@ mod tests {
             (
                 greedy().with_max_length(0),
                 "max_length must be at least 1, got 0",
+            ),
+            (
+                greedy().with_max_length(1 << 61),
+                "max_length must be at most 1048576, got 2305843009213693952",
             ),
             (
                 greedy().with_max_length(3).with_min_length(4),

@@ -252,7 +252,7 @@ fn check_cross_mechanism(mechanism: &MechanismConfig) -> Result<(), ModelError> 
              long its own will be"
         }
         MechanismConfig::Lsh { .. } => "it makes its keys of its queries, and has no others",
-        MechanismConfig::Retention => {
+        MechanismConfig::Retention { .. } => {
             "what it forgets is behind, and nothing of another sequence is"
         }
     };

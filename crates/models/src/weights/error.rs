@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use zoo_words::Printable;
+
 /// Weights that cannot be read, written or used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -30,7 +32,7 @@ pub enum WeightsError {
         path: PathBuf,
     },
     /// The file is not what its name says, or not all of it is there.
-    #[error("{}: not a whole {format} file: {why}", path.display())]
+    #[error("{}: not a whole {format} file: {}", path.display(), Printable(why))]
     Broken {
         /// Which file.
         path: PathBuf,
@@ -38,6 +40,22 @@ pub enum WeightsError {
         format: &'static str,
         /// What is wrong.
         why: String,
+    },
+    /// The file declares more than it has.
+    #[error(
+        "{}: {}, and the file has {file_len} bytes\n  do: get the file again; if it holds \
+         expanded views or is compressed, save it with tensor.clone() for each tensor, or as \
+         .safetensors",
+        path.display(),
+        Printable(what)
+    )]
+    TooLarge {
+        /// Which file.
+        path: PathBuf,
+        /// What is too large.
+        what: String,
+        /// The bytes there are.
+        file_len: u128,
     },
     /// The numbers are not those that were written.
     #[error(
@@ -53,7 +71,11 @@ pub enum WeightsError {
         got: String,
     },
     /// A tensor is not there.
-    #[error("key {key} is missing{}", nearest.as_ref().map_or(String::new(), |near| format!(": is it {near}?")))]
+    #[error(
+        "key {} is missing{}",
+        Printable(key),
+        nearest.as_ref().map_or(String::new(), |near| format!(": is it {}?", Printable(near)))
+    )]
     Missing {
         /// What it is called.
         key: String,
@@ -61,7 +83,12 @@ pub enum WeightsError {
         nearest: Option<String>,
     },
     /// Two tensors would have one name.
-    #[error("keys {first} and {second} would both be {key}")]
+    #[error(
+        "keys {} and {} would both be {}",
+        Printable(first),
+        Printable(second),
+        Printable(key)
+    )]
     SameName {
         /// The name.
         key: String,
@@ -71,7 +98,7 @@ pub enum WeightsError {
         second: String,
     },
     /// A tensor has another shape.
-    #[error("key {key} must be {expected:?}, got {got:?}")]
+    #[error("key {} must be {expected:?}, got {got:?}", Printable(key))]
     Shape {
         /// What it is called, in the file too.
         key: String,
@@ -81,7 +108,7 @@ pub enum WeightsError {
         got: Vec<usize>,
     },
     /// A tensor that has to be turned is no matrix.
-    #[error("key {key} must be a matrix, got {got:?}")]
+    #[error("key {} must be a matrix, got {got:?}", Printable(key))]
     NoMatrix {
         /// What it is called in the file.
         key: String,
@@ -89,7 +116,10 @@ pub enum WeightsError {
         got: Vec<usize>,
     },
     /// A tensor that is several in one cannot be cut.
-    #[error("key {key} is {parts} matrices in one, and cannot be {got:?}")]
+    #[error(
+        "key {} is {parts} matrices in one, and cannot be {got:?}",
+        Printable(key)
+    )]
     Parts {
         /// What it is called in the file.
         key: String,
@@ -99,7 +129,7 @@ pub enum WeightsError {
         got: Vec<usize>,
     },
     /// A tensor holds another kind of numbers.
-    #[error("key {key} must hold {expected}, got {got}")]
+    #[error("key {} must hold {expected}, got {got}", Printable(key))]
     Kind {
         /// What it is called, in the file too.
         key: String,
@@ -109,7 +139,7 @@ pub enum WeightsError {
         got: String,
     },
     /// There are tensors that the model has no use for.
-    #[error("the model has no {}{}", keys.join(", "), match more { 0 => String::new(), more => format!(" and {more} more") })]
+    #[error("the model has no {}{}", Printable(&keys.join(", ")), match more { 0 => String::new(), more => format!(" and {more} more") })]
     Unexpected {
         /// The first of them.
         keys: Vec<String>,

@@ -12,7 +12,7 @@ use burn::store::{ModuleStore, PytorchStore, bridge};
 use burn::tensor::{Bytes, DType, TensorData};
 use safetensors::{Dtype, SafeTensors, View};
 
-use super::{Held, Weights, WeightsError};
+use super::{Held, Weights, WeightsError, bounds};
 
 /// The key of the checksum among what a file says of itself.
 const CHECKSUM: &str = "zoo.checksum";
@@ -69,8 +69,8 @@ impl Weights {
             Format::Burnpack => of_burnpack(path, bytes()?)?,
             Format::Pytorch => {
                 // Asked first, for a plain answer.
-                std::fs::metadata(path).map_err(|source| file_error(path, source))?;
-                (of_pytorch(path)?, HashMap::new())
+                let about = std::fs::metadata(path).map_err(|source| file_error(path, source))?;
+                (of_pytorch(path, about.len())?, HashMap::new())
             }
         };
         let weights = Self { tensors };
@@ -166,7 +166,7 @@ impl Weights {
     }
 }
 
-fn file_error(path: &Path, source: std::io::Error) -> WeightsError {
+pub(super) fn file_error(path: &Path, source: std::io::Error) -> WeightsError {
     WeightsError::File {
         path: path.into(),
         source,
@@ -183,6 +183,8 @@ fn of_safetensors(path: &Path, bytes: &[u8]) -> Result<Contents, WeightsError> {
             let why = format!("key {key} holds {:?}, which Burn has not", view.dtype());
             return Err(Format::Safetensors.broken(path, why));
         };
+        let declared = [(key.as_str(), view.shape(), dtype)];
+        bounds::check(path, bytes.len() as u64, declared.into_iter())?;
         let bytes = Bytes::from_bytes_vec(view.data().to_vec());
         let data = TensorData::try_from_bytes(bytes, view.shape().to_vec(), dtype)
             .map_err(|error| Format::Safetensors.broken(path, error))?;
@@ -193,10 +195,16 @@ fn of_safetensors(path: &Path, bytes: &[u8]) -> Result<Contents, WeightsError> {
 
 fn of_burnpack(path: &Path, bytes: Vec<u8>) -> Result<Contents, WeightsError> {
     let broken = |why: PackError| Format::Burnpack.broken(path, why);
+    let file_len = bytes.len() as u64;
     let reader = Reader::from_bytes(Bytes::from_bytes_vec(bytes)).map_err(broken)?;
     let metadata = reader.metadata().clone().into_iter().collect();
+    let found = reader.into_tensors().map_err(broken)?;
+    let declared = found
+        .iter()
+        .map(|it| (it.name.as_str(), &it.shape[..], it.dtype));
+    bounds::check(path, file_len, declared)?;
     let mut tensors = BTreeMap::new();
-    for tensor in reader.into_tensors().map_err(broken)? {
+    for tensor in found {
         let (key, param_id) = (tensor.name.clone(), tensor.param_id);
         let data = bridge::into_data(tensor).map_err(broken)?;
         tensors.insert(key.clone(), Held::new(key, data, param_id));
@@ -204,10 +212,14 @@ fn of_burnpack(path: &Path, bytes: Vec<u8>) -> Result<Contents, WeightsError> {
     Ok((tensors, metadata))
 }
 
-fn of_pytorch(path: &Path) -> Result<BTreeMap<String, Held>, WeightsError> {
+fn of_pytorch(path: &Path, file_len: u64) -> Result<BTreeMap<String, Held>, WeightsError> {
+    bounds::check_archive(path, file_len)?;
     // Names stay as they are: what they mean is for the import to say.
     let mut store = PytorchStore::from_file(path).map_indices_contiguous(false);
     let found = (store.get_all_tensors()).map_err(|why| Format::Pytorch.broken(path, why))?;
+    let declared = found.iter();
+    let declared = declared.map(|(key, it)| (key.as_str(), &it.shape[..], it.dtype));
+    bounds::check(path, file_len, declared)?;
     let mut tensors = BTreeMap::new();
     for (key, tensor) in found {
         let data = bridge::to_data(tensor).map_err(|why| Format::Pytorch.broken(path, why))?;

@@ -12,6 +12,7 @@
 //! A model gets all of its weights or stays as it is: names, shapes and numbers are looked
 //! at before any of them is used.
 
+mod bounds;
 mod error;
 mod file;
 pub mod import;
@@ -87,6 +88,17 @@ impl Weights {
     /// The tensor of that name.
     pub fn get(&self, key: &str) -> Option<&TensorData> {
         self.tensors.get(key).map(|held| &held.data)
+    }
+
+    /// The name of a tensor that has NaN or infinity in it, the first if there are several.
+    pub fn first_non_finite(&self) -> Option<&str> {
+        let is_finite = |data: &TensorData| match data.as_slice::<f32>() {
+            Ok(values) => values.iter().all(|value| value.is_finite()),
+            Err(_) => data.iter::<f64>().all(f64::is_finite),
+        };
+        let mut tensors = self.tensors.iter();
+        let found = tensors.find(|(_, held)| !is_finite(&held.data));
+        found.map(|(key, _)| key.as_str())
     }
 
     /// The numbers by which a model knows its parameters, which an optimizer's memory goes by.

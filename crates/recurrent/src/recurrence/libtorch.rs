@@ -61,27 +61,17 @@ impl RecurrenceTraining for LibTorch {
     }
 }
 
+/// What a tensor of this op cannot be.
+fn refused<T>(error: zoo_aten::Error) -> T {
+    panic!("recurrence: {error}")
+}
+
 impl Host for LibTorch {
     type Room = Tensor;
 
     fn numbers(tensor: &TchTensor) -> Cow<'_, [f32]> {
-        let tensor = &tensor.tensor;
-        assert!(
-            tensor.kind() == tch::Kind::Float,
-            "recurrence: {:?} tensors cannot be here",
-            tensor.kind()
-        );
-        if tensor.is_contiguous() {
-            // SAFETY: contiguous numbers of this type in the host's memory, as many as the
-            // tensor has, kept by it for as long as it is borrowed. Nothing writes to a
-            // tensor that is an input of ours.
-            let numbers =
-                unsafe { std::slice::from_raw_parts(tensor.data_ptr().cast(), tensor.numel()) };
-            return Cow::Borrowed(numbers);
-        }
-        let mut numbers = vec![0.0; tensor.numel()];
-        tensor.contiguous().copy_data(&mut numbers, tensor.numel());
-        Cow::Owned(numbers)
+        // SAFETY: nothing writes to a tensor that is an input of ours.
+        unsafe { zoo_aten::host_slice(&tensor.tensor) }.unwrap_or_else(refused)
     }
 
     fn room<const D: usize>(dims: [usize; D]) -> Tensor {
@@ -90,9 +80,8 @@ impl Host for LibTorch {
     }
 
     fn slice(room: &mut Tensor) -> &mut [f32] {
-        // SAFETY: a tensor that was just made: contiguous numbers in the host's memory, which
-        // nobody else knows of. Any bits are a number.
-        unsafe { std::slice::from_raw_parts_mut(room.data_ptr().cast(), room.numel()) }
+        // SAFETY: a tensor that was just made, which nobody else knows of.
+        unsafe { zoo_aten::host_slice_mut(room) }.unwrap_or_else(refused)
     }
 
     fn made<const D: usize>(room: Tensor, _: [usize; D]) -> TchTensor {
@@ -104,3 +93,6 @@ impl Host for LibTorch {
         TchTensor::new(Tensor::from_slice(&numbers).reshape(dims))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,11 +25,11 @@ mod portable;
 use std::sync::Arc;
 
 use burn::backend::{Dispatch, DispatchTensorKind};
-use burn::tensor::{DType, FloatDType, Tensor};
+use burn::tensor::{DType, Device, FloatDType, Tensor};
 
 pub use self::cell::{Cell, Direction};
 use self::ops::{RecurrenceForward, Settings};
-use crate::LayerState;
+use crate::{LayerState, reference};
 
 /// What a layer gives to its recurrence.
 #[derive(Debug, Clone)]
@@ -60,7 +60,10 @@ pub fn recurrence(
     direction: Direction,
     lengths: Option<&[usize]>,
 ) -> (Tensor<3>, LayerState) {
-    compute(given, cell, direction, lengths, has_body)
+    match reference::is_on() {
+        true => recorded(given, cell, direction, lengths),
+        false => compute(given, cell, direction, lengths, has_body),
+    }
 }
 
 /// [`recurrence`] as it is computed where no body of the backend was compiled in. Right
@@ -162,7 +165,19 @@ fn settle(given: &Given, cell: Cell, direction: Direction, lengths: Option<&[usi
             [batch, width],
         ),
     ];
+    let device = given.projected.device();
+    let on = |name: &str, got: Device| {
+        assert!(
+            got == device,
+            "{cell} recurrence: the {name} must be on the device of projected, {device:?}, got \
+             {got:?}"
+        );
+    };
+    on("matrix", given.recurrent.device());
     for (name, tensor, dims) in named {
+        if let Some(tensor) = tensor {
+            on(name, tensor.device());
+        }
         let got = tensor.map_or(dims, Tensor::dims);
         assert!(
             got == dims,

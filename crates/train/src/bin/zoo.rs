@@ -1,5 +1,7 @@
 //! The `zoo` program.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -51,7 +53,7 @@ fn ended(done: Result<ExitCode, TrainError>) -> ExitCode {
         // Whoever read it has read enough.
         Err(error) if cli::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            cli::print_error_line(format_args!("error: {error}"));
             ExitCode::FAILURE
         }
     }

@@ -9,7 +9,7 @@ use zoo_pictures::Theme;
 use super::input::Input;
 use super::print;
 use super::using::Using;
-use crate::run::write_atomic;
+use crate::files::write_output;
 use crate::{Side, TrainError};
 
 /// The page, where nobody says what it is called.
@@ -114,7 +114,7 @@ impl Attend {
             files.push((path, attention.page.to_html().into_bytes()));
         }
         for (path, bytes) in files {
-            write_atomic(&path, &bytes)?;
+            write_output(&path, &bytes)?;
             print(out, &format!("{}\n", path.display()))?;
         }
         Ok(())

@@ -57,7 +57,7 @@ impl Average {
             steps.dedup();
             return Ok(steps);
         }
-        let all = folder.checkpoints().steps();
+        let all = folder.checkpoints().steps()?;
         if all.is_empty() {
             return Err(TrainError::Refused(format!(
                 "{} has no checkpoint to average",

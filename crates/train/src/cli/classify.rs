@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
+use zoo_words::Printable;
 
 use super::input::Input;
-use super::print;
 use super::using::Using;
+use super::{print, print_error_line};
 use crate::{Classified, TrainError, Trained};
 
 /// Tells the class of every line of a file or of standard input
@@ -58,7 +59,7 @@ impl Classify {
             return print(out, &self.lines(&trained, &[&text])?);
         }
         if input.is_typed {
-            eprintln!("{}; Ctrl-D ends", trained.described());
+            print_error_line(format_args!("{}; Ctrl-D ends", trained.described()));
         }
         input.in_batches(self.batch, |lines| {
             let texts: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
@@ -72,7 +73,7 @@ impl Classify {
         let some: Vec<&str> = texts.iter().copied().filter(|it| !is_blank(it)).collect();
         let (classified, notes) = trained.classify(&some)?;
         for note in notes {
-            eprintln!("{note}");
+            print_error_line(note);
         }
         let mut classified = classified.into_iter();
         let mut told = String::new();
@@ -97,7 +98,7 @@ impl Classify {
             let classes: Vec<_> = classes.collect();
             return json!({"text": text, "label": label, "classes": classes}).to_string();
         }
-        let classes = classes.map(|(label, share)| format!("{label}\t{share:.4}"));
+        let classes = classes.map(|(label, share)| format!("{}\t{share:.4}", Printable(label)));
         classes.collect::<Vec<_>>().join("\t")
     }
 }

@@ -4,13 +4,15 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use serde_json::{Value, json};
 use zoo_data::{ParallelText, Parts, plain_text};
 use zoo_metrics::{Case, Tokenizer};
+use zoo_words::printable_text;
 
-use super::print;
 use super::using::Using;
-use crate::run::write_atomic;
+use super::{print, print_error_line};
+use crate::files::write_output;
 use crate::show::line::number;
 use crate::texts::{labelled_text, read_texts};
 use crate::{DataPart, Judgement, Outcome, Texts, TrainError, Trained, bleu_of};
@@ -59,7 +61,7 @@ pub struct Eval {
     pub lowercase: bool,
 
     /// Shows so many examples with what was said of them
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = RangedU64ValueParser::<usize>::new().range(..=1000))]
     pub samples: usize,
 
     /// Writes what the model wrote into a file, a line for each example
@@ -91,7 +93,7 @@ impl Eval {
             DataPart::Test => test,
         };
         let (judgement, notes) = trained.evaluate(texts, part, bleu, self.samples)?;
-        notes.iter().for_each(|note| eprintln!("{note}"));
+        notes.iter().for_each(print_error_line);
         if let Some(path) = &self.hypotheses {
             let Outcome::Texts { hypotheses, .. } = &judgement.outcome else {
                 return Err(TrainError::Refused(format!(
@@ -102,7 +104,7 @@ impl Eval {
             let lines = hypotheses
                 .iter()
                 .map(|text| text.replace(['\n', '\r'], " ") + "\n");
-            write_atomic(path, lines.collect::<String>().as_bytes())?;
+            write_output(path, lines.collect::<String>().as_bytes())?;
         }
         if self.json {
             let value = as_json(&trained, &judgement, &name, size);
@@ -132,13 +134,13 @@ impl Eval {
         let named = |path: &PathBuf| path.display().to_string();
         if let (Some(source), Some(target)) = (&self.source, &self.target) {
             let read = ParallelText::files(source, target).read()?;
-            eprintln!("{}", read.report);
+            print_error_line(read.report);
             let texts = Texts::Pairs(given(read.examples));
             return Ok((texts, DataPart::Test, named(source)));
         }
         if let Some(path) = &self.labelled {
             let read = labelled_text(&trained.config, path).read()?;
-            eprintln!("{}", read.report);
+            print_error_line(read.report);
             let texts = Texts::Labelled(given(read.examples));
             return Ok((texts, DataPart::Test, named(path)));
         }
@@ -147,7 +149,7 @@ impl Eval {
             return Ok((texts, DataPart::Test, named(path)));
         }
         let read = read_texts(&trained.config)?;
-        read.notes.iter().for_each(|note| eprintln!("{note}"));
+        read.notes.iter().for_each(print_error_line);
         let texts = read.texts;
         let part = self.part.unwrap_or(match texts.sizes() {
             [_, _, 0] => DataPart::Valid,
@@ -180,7 +182,8 @@ fn as_lines(judgement: &Judgement) -> String {
         }
         Outcome::Continuation => text += &format!("{}\n", judgement.loss),
     }
-    text
+    // Labels and samples come from the data.
+    printable_text(&text).into_owned()
 }
 
 fn as_json(trained: &Trained, judgement: &Judgement, name: &str, size: usize) -> Value {

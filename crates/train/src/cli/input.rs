@@ -1,9 +1,10 @@
 //! Texts that come line by line: from a file, a pipe, or a person.
 
-use std::io::{BufRead, Cursor, IsTerminal, Write};
+use std::io::{BufRead, Cursor, IsTerminal};
 use std::path::Path;
 
 use crate::TrainError;
+use crate::out::{print_error_line, print_prompt};
 
 /// A line, with its number, counted from 1.
 pub(super) struct Line {
@@ -96,14 +97,13 @@ impl Input {
     fn line(&mut self, number: usize) -> Result<Option<String>, TrainError> {
         if self.is_typed {
             // What is asked is not part of what comes out.
-            eprint!("> ");
-            let _ = std::io::stderr().flush();
+            print_prompt("> ");
         }
         let mut bytes = vec![];
         let read = self.reader.read_until(b'\n', &mut bytes);
         if read.map_err(TrainError::file(&self.name))? == 0 {
             if self.is_typed {
-                eprintln!();
+                print_error_line("");
             }
             return Ok(None);
         }

@@ -1,5 +1,6 @@
 //! `zoo inspect`: what a run or a file of weights is.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +9,7 @@ use serde_json::Value;
 use zoo_config::{Config, Metric};
 use zoo_models::weights::Weights;
 use zoo_pictures::units::{count, number};
+use zoo_words::Printable;
 
 use super::print;
 use crate::run::{WEIGHTS, last_rows};
@@ -133,7 +135,7 @@ impl Inspect {
             parts.push(config.to_toml());
         }
         parts.push(summary(folder, &config)? + "\n");
-        parts.push(checkpoints(folder));
+        parts.push(checkpoints(folder)?);
         parts.extend(numbers(folder, usize::MAX));
         if self.weights {
             let (weights, _) = weights_of(folder, self.checkpoint)?;
@@ -215,12 +217,12 @@ fn summary(folder: &RunFolder, config: &Config) -> Result<String, TrainError> {
     Ok(model.summary().to_string())
 }
 
-fn checkpoints(folder: &RunFolder) -> String {
+fn checkpoints(folder: &RunFolder) -> Result<String, TrainError> {
     let checkpoints = folder.checkpoints();
-    let steps = checkpoints.steps();
-    let best = checkpoints.best();
+    let steps = checkpoints.steps()?;
+    let best = checkpoints.best()?;
     if steps.is_empty() {
-        return "no checkpoint yet\n".to_owned();
+        return Ok("no checkpoint yet\n".to_owned());
     }
     let mut rows: Vec<[String; 3]> = vec![];
     for step in &steps {
@@ -237,7 +239,7 @@ fn checkpoints(folder: &RunFolder) -> String {
     if average.is_file() {
         rows.push(["average".to_owned(), size(&average), AVERAGE.to_owned()]);
     }
-    "checkpoints\n".to_owned() + &aligned(&rows)
+    Ok("checkpoints\n".to_owned() + &aligned(&rows))
 }
 
 /// The last numbers of each part, up to a step.
@@ -271,7 +273,7 @@ fn all_tensors(weights: &Weights) -> String {
     let rows: Vec<[String; 3]> = tensors(weights)
         .map(|(key, shape, dtype)| {
             let shape: Vec<String> = shape.iter().map(ToString::to_string).collect();
-            [key.to_owned(), shape.join(" x "), dtype]
+            [Printable(key).to_string(), shape.join(" x "), dtype]
         })
         .collect();
     format!("{}{}\n", aligned(&rows), total(weights))
@@ -279,27 +281,23 @@ fn all_tensors(weights: &Weights) -> String {
 
 /// Sums of what belongs together, by the first word of its name.
 fn tensors_by_part(weights: &Weights) -> String {
-    let mut parts: Vec<(&str, usize, usize)> = vec![];
+    // By name, and in the order of names: there may be as many parts as tensors.
+    let mut parts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for (key, shape, _) in tensors(weights) {
         let name = key.split('.').next().unwrap_or(key);
-        let numbers: usize = shape.iter().product();
-        match parts.iter_mut().find(|part| part.0 == name) {
-            Some((_, count, sum)) => {
-                *count += 1;
-                *sum += numbers;
-            }
-            None => parts.push((name, 1, numbers)),
-        }
+        let (count, sum) = parts.entry(name).or_default();
+        *count += 1;
+        *sum += shape.iter().product::<usize>();
     }
     let rows: Vec<[String; 3]> = parts
         .into_iter()
-        .map(|(name, tensors, numbers)| {
+        .map(|(name, (tensors, numbers))| {
             let tensors = match tensors {
                 1 => "1 tensor".to_owned(),
                 tensors => format!("{} tensors", count(tensors)),
             };
             [
-                name.to_owned(),
+                Printable(name).to_string(),
                 tensors,
                 format!("{} numbers", count(numbers)),
             ]

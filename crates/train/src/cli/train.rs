@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
-use burn::train::Interrupter;
 use clap::Args;
 use zoo_config::{Config, ConfigError, Override};
 use zoo_words::BackendWord;
 
+use super::print;
+use super::signals::Stopping;
+use crate::out::print_line;
 use crate::show::line::{number, time};
 use crate::{Ending, TrainError, TrainOptions, train};
 
@@ -38,6 +39,10 @@ pub struct Train {
     #[arg(long, requires = "resume")]
     pub step: Option<usize>,
 
+    /// Resume even if the data has changed since the checkpoint
+    #[arg(long, requires = "resume")]
+    pub accept_changed_data: bool,
+
     /// Begins anew in the place of the run that is there
     #[arg(long)]
     pub overwrite: bool,
@@ -46,9 +51,6 @@ pub struct Train {
     #[arg(long)]
     pub plain: bool,
 }
-
-/// What shells say of a program that Ctrl-C ended: 128, and 2 for the signal.
-const INTERRUPTED: u8 = 130;
 
 impl Train {
     /// Runs the command, and says how the program ends: a run that was interrupted is saved, and
@@ -61,36 +63,40 @@ impl Train {
         let overrides = self.overrides()?;
         let config = Config::read(&self.config, &overrides)?;
         if self.print_config {
-            print!("{}", config.to_toml());
+            print(&mut std::io::stdout(), &config.to_toml())?;
             return Ok(ExitCode::SUCCESS);
         }
         config.check_files(&self.config, &overrides, self.resume)?;
         let options = TrainOptions {
             resume: self.resume,
             step: self.step,
+            accept_changed_data: self.accept_changed_data,
             overwrite: self.overwrite,
             plain: self.plain,
             ..TrainOptions::default()
         };
-        stop_on_signal(&options.interrupter)?;
+        let stopping = Stopping::on_signals(&options.interrupter)?;
         let finished = train(&config, &options)?;
 
         let folder = finished.folder.path().display();
         let took = time(finished.seconds);
         match finished.ending {
-            Ending::Complete => println!("{} steps in {took}", finished.steps),
-            Ending::Early => println!(
+            Ending::Complete => print_line(format_args!("{} steps in {took}", finished.steps)),
+            Ending::Early => print_line(format_args!(
                 "stopped after {} steps in {took}: validation got no better",
                 finished.steps
-            ),
-            Ending::Interrupted => println!(
+            )),
+            Ending::Interrupted => print_line(format_args!(
                 "stopped after step {} in {took}; the same command with --resume goes on",
                 finished.steps
-            ),
+            )),
         }
         if let Some(best) = &finished.best {
             let value = number(config.metric(), best.value);
-            println!("best {}: {value} after step {}", best.metric, best.step);
+            print_line(format_args!(
+                "best {}: {value} after step {}",
+                best.metric, best.step
+            ));
         }
         if let Some(test) = &finished.test {
             let values: Vec<String> = test
@@ -98,11 +104,11 @@ impl Train {
                 .into_iter()
                 .map(|(metric, value)| format!("{} {}", metric.word(), number(metric, value)))
                 .collect();
-            println!("test: {}", values.join("  "));
+            print_line(format_args!("test: {}", values.join("  ")));
         }
-        println!("{folder}");
+        print_line(folder);
         Ok(match finished.ending {
-            Ending::Interrupted => ExitCode::from(INTERRUPTED),
+            Ending::Interrupted => ExitCode::from(stopping.exit_code()),
             Ending::Complete | Ending::Early => ExitCode::SUCCESS,
         })
     }
@@ -119,23 +125,4 @@ impl Train {
         }
         Ok(overrides)
     }
-}
-
-/// The first Ctrl-C asks for an end after the step, the second one is the end. Those that come
-/// together are one: shells send a signal to a program and to its group.
-fn stop_on_signal(interrupter: &Interrupter) -> Result<(), TrainError> {
-    const TOGETHER: Duration = Duration::from_millis(500);
-    let interrupter = interrupter.clone();
-    let mut first: Option<Instant> = None;
-    let handled = ctrlc::set_handler(move || match first {
-        Some(first) if first.elapsed() < TOGETHER => {}
-        // Not `exit`: what it would tidy up is in use.
-        Some(_) => std::process::abort(),
-        None => {
-            first = Some(Instant::now());
-            eprintln!("\nstops after this step and writes a checkpoint (again: stops at once)");
-            interrupter.stop(Some("asked to"));
-        }
-    });
-    handled.map_err(|error| TrainError::Refused(error.to_string()))
 }

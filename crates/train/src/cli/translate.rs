@@ -8,9 +8,9 @@ use zoo_models::{GenerateConfig, Strategy};
 
 use super::decoding::Decoding;
 use super::input::{Input, Line};
-use super::print;
 use super::using::Using;
-use crate::run::write_atomic;
+use super::{print, print_error_line};
+use crate::files::write_output;
 use crate::write::generate_config;
 use crate::{TrainError, Trained, Translated};
 
@@ -63,7 +63,7 @@ impl Translate {
             .apply(generate_config(&trained.config), vocabulary)?;
         let input = Input::open(self.file.as_deref())?;
         if input.is_typed {
-            eprintln!("{}; Ctrl-D ends", trained.described());
+            print_error_line(format_args!("{}; Ctrl-D ends", trained.described()));
         }
         let mut kept = vec![];
         let mut too_long = 0;
@@ -80,7 +80,7 @@ impl Translate {
         unknown.tell();
         read?;
         if let Some(path) = &self.to {
-            write_atomic(path, &kept)?;
+            write_output(path, &kept)?;
         }
         match too_long {
             0 => Ok(()),
@@ -111,10 +111,10 @@ impl Translate {
                 Translated::Empty => vec![],
                 Translated::TooLong { length, longest } => {
                     *too_long += 1;
-                    eprintln!(
+                    print_error_line(format_args!(
                         "line {number} is too long: it has {length} tokens, and the model has \
                          places for {longest}"
-                    );
+                    ));
                     vec![]
                 }
             };
@@ -165,10 +165,10 @@ impl Unknown {
             of_tokens,
         } = self;
         if *tokens > 0 {
-            eprintln!(
+            print_error_line(format_args!(
                 "{tokens} of {of_tokens} tokens, in {lines} of {of_lines} lines, are unknown to the \
                  tokenizer: the model sees that something is there, and not what"
-            );
+            ));
         }
     }
 }

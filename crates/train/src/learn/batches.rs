@@ -57,13 +57,7 @@ impl<E: Clone> Batches for Bucketed<E> {
             batch: self.position.batch + 1,
             ..self.position
         };
-        match next.batch < self.batches.len() {
-            true => self.position = next,
-            false => self.go_to(Position {
-                epoch: next.epoch + 1,
-                batch: 0,
-            }),
-        }
+        self.go_to(next);
         batch
     }
 
@@ -76,11 +70,17 @@ impl<E: Clone> Batches for Bucketed<E> {
             self.batches = self.plan.epoch(position.epoch);
         }
         self.position = position;
+        // Also of fewer examples than there were, an epoch is over.
+        if position.batch >= self.batches.len() {
+            self.go_to(Position {
+                epoch: position.epoch + 1,
+                batch: 0,
+            });
+        }
     }
 
     fn batches_of(&self, epochs: usize) -> usize {
-        // Batches by tokens are not the same number in every order.
-        (0..epochs).map(|epoch| self.plan.epoch(epoch).len()).sum()
+        self.plan.batches_of(epochs)
     }
 }
 
@@ -133,7 +133,7 @@ impl Batches for Pieces {
     }
 
     fn batches_of(&self, epochs: usize) -> usize {
-        (self.text.len() * epochs).div_ceil(self.tokens)
+        self.text.len().saturating_mul(epochs).div_ceil(self.tokens)
     }
 }
 
@@ -174,6 +174,15 @@ mod tests {
             resumed.go_to(*position);
             assert_eq!(&resumed.next(), batch);
         }
+    }
+
+    #[test]
+    fn an_epoch_of_fewer_examples_is_over() {
+        let few = examples()[..10].to_vec();
+        let mut batches = Bucketed::new(few, BatchSize::Examples(2), 3).unwrap();
+        batches.go_to(Position { epoch: 1, batch: 7 });
+        assert_eq!(batches.position(), Position { epoch: 2, batch: 0 });
+        assert_eq!(batches.next().len(), 2);
     }
 
     #[test]

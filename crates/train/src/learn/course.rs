@@ -46,7 +46,7 @@ pub(super) struct Course<'a, M: Judged> {
 
 impl<'a, M: Judged> Course<'a, M> {
     pub(super) fn new(
-        started: Started<'a>,
+        mut started: Started<'a>,
         model: M,
         mut lesson: Lesson<M>,
         speech: Speech<'a>,
@@ -64,13 +64,14 @@ impl<'a, M: Judged> Course<'a, M> {
         let mut progress = Progress::default();
         if started.options.resume {
             let checkpoints = started.folder.checkpoints();
-            let newest = checkpoints.steps().last().copied();
+            let newest = checkpoints.steps()?.last().copied();
             let newest = newest.ok_or_else(|| TrainError::NoCheckpoint {
                 folder: started.folder.path().into(),
             })?;
             let step = started.options.step.unwrap_or(newest);
             let goes_on = |whole: usize| format!("--step {whole} goes on from it");
             let checkpoint = checkpoints.read_or(step, goes_on)?;
+            started.check_data(&checkpoint.progress)?;
             model = checkpoint.weights.apply(model)?;
             let memory = Bytes::from_bytes_vec(checkpoint.optimizer);
             optimizer = optimizer
@@ -90,6 +91,7 @@ impl<'a, M: Judged> Course<'a, M> {
                 checkpoints.set_best(best)?;
             }
         }
+        progress.data = Some(started.data.clone());
         let numbers = Numbers::open(&started.folder, progress.step)?;
         Ok(Self {
             rates: Rates::of(config, last_step),
@@ -214,7 +216,7 @@ impl<'a, M: Judged> Course<'a, M> {
             return Err(TrainError::Overflow {
                 step,
                 scale: self.scaling.scale(),
-                older: self.newest(),
+                usable: self.newest_usable(),
             });
         }
         let model = match is_finite {
@@ -278,7 +280,7 @@ impl<'a, M: Judged> Course<'a, M> {
             false => Err(TrainError::NotANumber {
                 loss,
                 step,
-                older: self.newest(),
+                usable: self.newest_usable(),
             }),
         }
     }
@@ -305,7 +307,7 @@ impl<'a, M: Judged> Course<'a, M> {
         let loss = judgement.value(Metric::Loss);
         let is_best = match &self.progress.best {
             Some(best) => best.is_beaten_by(metric, value, loss),
-            None => value.is_finite(),
+            None => value.is_finite() && loss.is_none_or(f64::is_finite),
         };
         if is_best {
             self.progress.best = Some(Best {
@@ -367,6 +369,14 @@ impl<'a, M: Judged> Course<'a, M> {
             unreachable!("a model is there between steps");
         };
         let weights = Weights::of(model);
+        // What is not written cannot take the place of a good checkpoint.
+        if let Some(tensor) = weights.first_non_finite() {
+            return Err(TrainError::NonFiniteWeights {
+                step: self.progress.step,
+                tensor: tensor.to_owned(),
+                usable: self.newest_usable(),
+            });
+        }
         self.progress.parameters = weights.param_ids();
         let memory = self.optimizer.into_bytes();
         let memory = memory.map_err(|error| TrainError::Refused(error.to_string()))?;
@@ -385,7 +395,7 @@ impl<'a, M: Judged> Course<'a, M> {
     /// The test, with the best weights.
     fn conclude(&mut self, ending: Ending) -> Result<Finished, TrainError> {
         let folder = self.started.folder.clone();
-        let best = folder.checkpoints().best();
+        let best = folder.checkpoints().best()?;
         let mut test = None;
         if ending != Ending::Interrupted && !self.lesson.test.examples.is_empty() {
             let Some(model) = &self.model else {
@@ -444,7 +454,10 @@ impl<'a, M: Judged> Course<'a, M> {
         self.before + self.start.elapsed().as_secs_f64()
     }
 
-    fn newest(&self) -> Option<usize> {
-        self.started.folder.checkpoints().steps().last().copied()
+    /// The step of the newest checkpoint that can be read and has finite weights.
+    fn newest_usable(&self) -> Option<usize> {
+        let checkpoints = self.started.folder.checkpoints();
+        let mut steps = checkpoints.steps().ok()?.into_iter().rev();
+        steps.find(|step| checkpoints.is_whole(*step))
     }
 }

@@ -8,6 +8,7 @@
 mod batches;
 mod course;
 mod example;
+mod fingerprint;
 mod gradients;
 mod lesson;
 mod model;
@@ -30,12 +31,15 @@ use self::batches::Batches;
 pub(crate) use self::batches::pieces_of;
 use self::course::Course;
 pub use self::example::{Example, TextWindow};
+use self::fingerprint::DataChange;
+pub(crate) use self::fingerprint::DataFingerprint;
 use self::lesson::Lesson;
 pub(crate) use self::lesson::check_lengths;
 pub use self::model::Learns;
 pub(crate) use self::schedule::Falls;
 pub(crate) use self::sum::Unshown;
-use crate::run::{About, Best, Lock, Opening, RunFolder};
+use crate::memory::check_training;
+use crate::run::{About, Best, Lock, Opening, Progress, RunFolder};
 use crate::show::Show;
 use crate::{AnyModel, Examples, Judged, Judgement, Tokenizers, TrainError, read_texts};
 
@@ -46,6 +50,8 @@ pub struct TrainOptions {
     pub resume: bool,
     /// Goes on from this step, not from the last one there is.
     pub step: Option<usize>,
+    /// Resumes also if the data has changed since the checkpoint.
+    pub accept_changed_data: bool,
     /// Begins anew in the place of the run that is there.
     pub overwrite: bool,
     /// Lines instead of the dashboard.
@@ -96,6 +102,7 @@ pub fn train(config: &Config, options: &TrainOptions) -> Result<Finished, TrainE
         (false, true) => Opening::Overwrite,
         (false, false) => Opening::New,
     };
+    check_training(config, None)?;
     let folder = RunFolder::of(config);
     folder.check(opening, config)?;
     let lock = folder.lock()?;
@@ -124,6 +131,7 @@ pub fn train(config: &Config, options: &TrainOptions) -> Result<Finished, TrainE
     let (examples, notes) = tokenizers.encode(config, &read.texts)?;
     notes.iter().for_each(|note| show.note(note));
     check_lengths(config, &examples)?;
+    check_training(config, Some((&tokenizers, &examples)))?;
     let vocabulary = match tokenizers.sizes() {
         (source, Some(target)) => format!("{source} and {target} tokens"),
         (one, None) => format!("{one} tokens"),
@@ -144,6 +152,7 @@ pub fn train(config: &Config, options: &TrainOptions) -> Result<Finished, TrainE
         lock,
         about: About::now(config, first),
         tokenizers: &tokenizers,
+        data: DataFingerprint::of(&examples),
         devices: opened
             .iter()
             .map(|it| it.device.clone().autodiff())
@@ -187,6 +196,7 @@ struct Started<'a> {
     lock: Option<Lock>,
     about: About,
     tokenizers: &'a Tokenizers,
+    data: DataFingerprint,
     /// With gradients.
     devices: Vec<burn::tensor::Device>,
     on_cpu: bool,
@@ -205,6 +215,32 @@ impl Started<'_> {
         result
     }
 
+    /// That the data is what the checkpoint's run was trained with.
+    fn check_data(&mut self, progress: &Progress) -> Result<(), TrainError> {
+        let Some(then) = &progress.data else {
+            self.show.note(
+                "the data is not checked: the checkpoint is of an earlier version, and does not \
+                 say what it was trained with",
+            );
+            return Ok(());
+        };
+        let Some(change) = then.change(&self.data, self.config) else {
+            return Ok(());
+        };
+        if self.options.accept_changed_data {
+            let DataChange { source, what } = change;
+            self.show
+                .note(&format!("{source} has changed, which is accepted: {what}"));
+            return Ok(());
+        }
+        Err(TrainError::OtherData {
+            folder: self.folder.path().into(),
+            step: progress.step,
+            source_of_data: change.source,
+            what: change.what,
+        })
+    }
+
     /// Writes what is to be known before the first step. Until here nothing was wrong.
     fn prepare(&mut self, summary: &str) -> Result<(), TrainError> {
         let folder = &self.folder;
@@ -215,6 +251,9 @@ impl Started<'_> {
             self.tokenizers.save(folder.path())?;
         }
         self.show.log_to(&folder.file("log.txt"))?;
+        if let Some(warning) = self.lock.as_ref().and_then(Lock::warning) {
+            self.show.note(&warning);
+        }
         self.show.note(&format!("run: {}", folder.path().display()));
         self.show.note(summary);
         Ok(())

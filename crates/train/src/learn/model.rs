@@ -4,6 +4,7 @@ use std::fmt::Display;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
+use zoo_attention::MultiHeadAttention;
 use zoo_data::{DocumentIds, LabelledIds, PairIds};
 use zoo_fused::smoothed_cross_entropy;
 use zoo_models::{
@@ -28,6 +29,11 @@ pub trait Learns: Module + Display + Sync + 'static {
         smoothing: f64,
         device: &Device,
     ) -> Result<Tensor<1>, ModelError>;
+
+    /// Its multi-head attentions.
+    fn attentions(&self) -> Vec<&MultiHeadAttention> {
+        vec![]
+    }
 }
 
 impl Learns for Transformer {
@@ -46,6 +52,13 @@ impl Learns for Transformer {
             &wanted,
             smoothing,
         ))
+    }
+
+    fn attentions(&self) -> Vec<&MultiHeadAttention> {
+        let encoder = self.encoder.layers.iter().map(|layer| &layer.attention);
+        let decoder = self.decoder.layers.iter();
+        let decoder = decoder.flat_map(|layer| [&layer.attention, &layer.cross_attention]);
+        encoder.chain(decoder).collect()
     }
 }
 
@@ -80,6 +93,10 @@ impl Learns for Gpt {
         let wanted = Tokens::new(&targets, self.limits(), device)?;
         Ok(token_loss(self.forward(&inputs), &wanted, smoothing))
     }
+
+    fn attentions(&self) -> Vec<&MultiHeadAttention> {
+        self.layers.iter().map(|layer| &layer.attention).collect()
+    }
 }
 
 impl Learns for Classifier {
@@ -95,6 +112,10 @@ impl Learns for Classifier {
         let classes: Vec<usize> = examples.iter().map(|it| it.label).collect();
         let said = self.forward(&Tokens::new(&texts, self.limits(), device)?);
         Ok(class_loss(said, &classes, smoothing))
+    }
+
+    fn attentions(&self) -> Vec<&MultiHeadAttention> {
+        self.layers.iter().map(|layer| &layer.attention).collect()
     }
 }
 

@@ -38,10 +38,13 @@ struct Step {
     total: usize,
     /// What a loss is multiplied by on its way back.
     scale: f64,
+    /// The dtype of this step's gradients.
+    dtype: DType,
 }
 
 impl Passes {
-    /// The gradients of the mean loss over all batches together, as if they were one.
+    /// The gradients of the mean loss over all batches together, as if they were one: the random
+    /// features of an attention are the same for all of them.
     pub(crate) fn make<M: Learns>(
         &self,
         model: &M,
@@ -56,14 +59,23 @@ impl Passes {
             passes: batches.len().div_ceil(self.devices.len()),
             total,
             scale,
+            // A sum of half-precision gradients would round every addend away in the end.
+            dtype: match batches.len() {
+                1 => self.kept,
+                _ => DType::F32,
+            },
         };
+        for attention in model.attentions() {
+            attention.redraw_features_before(step.number as u64);
+        }
         let [first, others @ ..] = self.devices.as_slice() else {
             unreachable!("there is a device");
         };
         let mut shares = batches.chunks(step.passes);
         let own = shares.next().unwrap_or_default();
         if others.is_empty() {
-            return self.on_device(model, own, 0, &step);
+            let passed = self.on_device(model, own, 0, &step)?;
+            return Ok(self.in_kept_dtype(model, passed, &step));
         }
         let passed = std::thread::scope(|scope| {
             let workers: Vec<_> = others
@@ -73,7 +85,9 @@ impl Passes {
                 .map(|(at, (device, batches))| {
                     let step = &step;
                     scope.spawn(move || {
-                        let model = model.clone().fork(device);
+                        // Not a clone: it would share its running states with the model, and
+                        // take them to its device.
+                        let model = model.valid().fork(&device.clone().inner()).train();
                         self.on_device(&model, batches, 1 + at, step)
                     })
                 })
@@ -100,10 +114,21 @@ impl Passes {
                 None => of_device,
             });
         }
-        Ok(Passed {
+        let passed = Passed {
             gradients: sum.grads(),
             loss: loss.unwrap_or_else(|| unreachable!("the first device has passed")),
-        })
+        };
+        Ok(self.in_kept_dtype(model, passed, &step))
+    }
+
+    fn in_kept_dtype<M: Learns>(&self, model: &M, passed: Passed, step: &Step) -> Passed {
+        match step.dtype == self.kept {
+            true => passed,
+            false => Passed {
+                gradients: gradients::unscaled(model, passed.gradients, 1.0, self.kept),
+                ..passed
+            },
+        }
     }
 
     /// The part of the gradients that the batches of a device make, by its number.
@@ -117,7 +142,6 @@ impl Passes {
         let drawn = seed(self.seed, step.number, device);
         let device = &self.devices[device];
         device.seed(drawn);
-        zoo_attention::seed(drawn);
         let copy;
         let computing = match self.precision == self.kept {
             true => model,
@@ -126,10 +150,19 @@ impl Passes {
                 &copy
             }
         };
+        zoo_attention::with_seed(drawn, || self.passed(computing, batches, device, step))
+    }
+
+    fn passed<M: Learns>(
+        &self,
+        computing: &M,
+        batches: &[Vec<M::Example>],
+        device: &Device,
+        step: &Step,
+    ) -> Result<Passed, ModelError> {
         let mut sum = GradientsAccumulator::new();
         let mut whole: Option<Tensor<1>> = None;
-        for (at, batch) in batches.iter().enumerate() {
-            zoo_attention::training_pass((step.number * step.passes + at) as u64);
+        for batch in batches {
             let examples: Vec<&M::Example> = batch.iter().collect();
             let said: usize = batch.iter().map(Example::said).sum();
             let share = said as f64 / step.total.max(1) as f64;
@@ -141,31 +174,18 @@ impl Passes {
             });
             let back = (loss * step.scale).backward();
             let of_batch = GradientsParams::from_grads(back, computing);
-            match batches.len() {
-                1 => return Ok(self.passed(computing, of_batch, whole, step.scale, device)),
-                _ => sum.accumulate(computing, of_batch),
-            }
+            let of_batch = match self.precision == step.dtype && step.scale == 1.0 {
+                true => of_batch,
+                false => gradients::unscaled(computing, of_batch, step.scale, step.dtype),
+            };
+            sum.accumulate(computing, of_batch);
         }
-        Ok(self.passed(computing, sum.grads(), whole, step.scale, device))
-    }
-
-    fn passed<M: Learns>(
-        &self,
-        computing: &M,
-        gradients: GradientsParams,
-        loss: Option<Tensor<1>>,
-        scale: f64,
-        device: &Device,
-    ) -> Passed {
-        let is_plain = self.precision == self.kept && scale == 1.0;
-        Passed {
-            gradients: match is_plain {
-                true => gradients,
-                false => gradients::unscaled(computing, gradients, scale, self.kept),
-            },
+        Ok(Passed {
+            gradients: sum.grads(),
             // A device without batches has nothing to say.
-            loss: loss.unwrap_or_else(|| Tensor::zeros([1], (&device.clone().inner(), DType::F32))),
-        }
+            loss: whole
+                .unwrap_or_else(|| Tensor::zeros([1], (&device.clone().inner(), DType::F32))),
+        })
     }
 }
 
@@ -186,6 +206,7 @@ fn seed(seed: u64, step: usize, device: usize) -> u64 {
 mod tests {
     use burn::tensor::distributed::{DistributedConfig, ReduceOperation};
     use burn::train::ExecutionStrategy;
+    use zoo_attention::{FeatureMap, MechanismConfig};
     use zoo_data::LabelledIds;
     use zoo_models::{Classifier, ClassifierConfig};
 
@@ -234,6 +255,75 @@ mod tests {
             let [a, b] = [&one, &several].map(|passed| passed.gradients.get::<2>(id).unwrap());
             let worst = (a - b).abs().max().into_scalar::<f32>();
             assert!(worst < 1e-6, "{count} devices: {worst}");
+        }
+    }
+
+    /// Features are redrawn for all copies of a model at once, and the model keeps them.
+    #[test]
+    fn features_are_redrawn_at_the_same_steps_on_several_devices() {
+        let opened = zoo_backend::open("flex".parse().unwrap(), zoo_words::Dtype::F32).unwrap();
+        let device = opened.device.autodiff();
+        let performer = MechanismConfig::Performer {
+            features: 4,
+            seed: 2,
+            redraw: std::num::NonZeroUsize::new(3),
+        };
+        let config = ClassifierConfig::new(8, 3, 8, 2, 2)
+            .with_dropout(0.0)
+            .with_mechanism(performer);
+        let batches: Vec<Vec<LabelledIds>> = (0..4)
+            .map(|at| (3 * at..3 * at + 3).map(example).collect())
+            .collect();
+        // The features after each step, and its loss.
+        let steps = |count: usize, precision: DType| {
+            device.seed(1);
+            let model: Classifier = config.init(&device);
+            let passes = Passes {
+                devices: vec![device.clone(); count],
+                smoothing: 0.0,
+                precision,
+                kept: DType::F32,
+                seed: 1,
+            };
+            let step = |step: usize| {
+                let passed = passes.make(&model, &batches, step, 1.0).unwrap();
+                let features = model.layers.iter().map(|layer| {
+                    let features = layer.attention.features.as_ref().unwrap();
+                    match features.features() {
+                        FeatureMap::Drawn(directions) => {
+                            directions.into_data().try_to_vec::<f32>().unwrap()
+                        }
+                        other => panic!("{other:?}"),
+                    }
+                });
+                let features: Vec<Vec<f32>> = features.collect();
+                (features, passed.loss.into_scalar::<f32>())
+            };
+            (1..=7).map(step).collect::<Vec<_>>()
+        };
+        let one = steps(1, DType::F32);
+        let redrawn: Vec<usize> = (1..7).filter(|at| one[*at].0 != one[at - 1].0).collect();
+        assert_eq!(redrawn, [2, 5], "of the steps 3 and 6");
+        for (count, precision, tolerance) in [
+            (2, DType::F32, 1e-6),
+            (3, DType::F32, 1e-6),
+            (1, DType::BF16, 2e-2),
+            (2, DType::BF16, 2e-2),
+        ] {
+            let several = steps(count, precision);
+            for (step, (a, b)) in one.iter().zip(&several).enumerate() {
+                assert_eq!(
+                    a.0,
+                    b.0,
+                    "{count} devices, {precision:?}, step {}",
+                    step + 1
+                );
+                let off = (a.1 - b.1).abs();
+                assert!(
+                    off < tolerance,
+                    "{count} devices, {precision:?}: off by {off}"
+                );
+            }
         }
     }
 

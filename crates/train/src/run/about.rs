@@ -74,7 +74,11 @@ impl About {
             commit: git(&["rev-parse", "HEAD"]),
             changed: git(&["status", "--porcelain", "--untracked-files=no"])
                 .map(|changes| !changes.is_empty()),
-            command: std::env::args().skip(1).collect(),
+            // Paths need not be UTF-8.
+            command: std::env::args_os()
+                .skip(1)
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect(),
             started: now(),
             resumed: vec![],
         }

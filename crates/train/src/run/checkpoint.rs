@@ -1,20 +1,29 @@
 //! Checkpoints: all that it takes to go on as if nothing had happened.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use zoo_models::weights::{Weights, WeightsError};
 
-use super::{Best, Progress, sync_folder, write_atomic};
-use crate::TrainError;
+use super::contents::Contents;
+use super::{Best, Progress, write_atomic};
 use crate::error::Instead;
+use crate::{TrainError, files};
 
-const FOLDER: &str = "checkpoints";
+pub(super) const FOLDER: &str = "checkpoints";
 pub(crate) const WEIGHTS: &str = "weights.safetensors";
 const OPTIMIZER: &str = "optimizer.bpk";
 const STATE: &str = "state.json";
 const CHECKSUMS: &str = "checksums.json";
 const BEST: &str = "best.json";
+
+/// All files of a checkpoint.
+pub(super) const CHECKPOINT_FILES: [&str; 4] = [WEIGHTS, OPTIMIZER, STATE, CHECKSUMS];
+
+/// The start of the name of a checkpoint that is complete, and of one that is not.
+const COMPLETE: &str = "step-";
+const PARTIAL: &str = "partial-";
 
 /// A checkpoint that was read and is whole.
 #[derive(Debug)]
@@ -43,31 +52,60 @@ impl Checkpoints {
     }
 
     /// The steps that there are checkpoints of, rising.
-    pub fn steps(&self) -> Vec<usize> {
-        let entries = std::fs::read_dir(&self.folder)
-            .into_iter()
-            .flatten()
-            .flatten();
-        let mut steps: Vec<usize> = entries
-            .filter_map(|entry| {
-                let name = entry.file_name();
-                name.to_str()?.strip_prefix("step-")?.parse().ok()
-            })
-            .collect();
+    ///
+    /// # Errors
+    ///
+    /// [`TrainError::Unreadable`] if there is a folder of checkpoints that cannot be read.
+    pub fn steps(&self) -> Result<Vec<usize>, TrainError> {
+        self.folders(COMPLETE)
+    }
+
+    /// The steps in the names of folders that start so, rising. Stray files and folders are left
+    /// out.
+    fn folders(&self, start: &str) -> Result<Vec<usize>, TrainError> {
+        let failed = |source| TrainError::Unreadable {
+            folder: self.folder.clone(),
+            source,
+        };
+        // A symlink that leads nowhere is not found either, and may be a disk that is not mounted.
+        let is_absent = || self.folder.symlink_metadata().is_err();
+        let entries = match std::fs::read_dir(&self.folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound && is_absent() => return Ok(vec![]),
+            entries => entries.map_err(failed)?,
+        };
+        let mut steps = vec![];
+        for entry in entries {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name();
+            if let Some(step) = step_of(name.to_str().unwrap_or_default(), start)
+                && entry.file_type().map_err(failed)?.is_dir()
+            {
+                steps.push(step);
+            }
+        }
         steps.sort_unstable();
-        steps
+        Ok(steps)
     }
 
     /// Where a checkpoint is.
     pub fn folder_of(&self, step: usize) -> PathBuf {
-        self.folder.join(format!("step-{step:08}"))
+        self.folder.join(format!("{COMPLETE}{step:08}"))
     }
 
     /// Which one is best, if that is known.
-    pub fn best(&self) -> Option<Best> {
-        let text = std::fs::read_to_string(self.run.join(BEST)).ok()?;
-        let best: Best = serde_json::from_str(&text).ok()?;
-        self.steps().contains(&best.step).then_some(best)
+    ///
+    /// # Errors
+    ///
+    /// [`TrainError::File`], [`TrainError::Content`] or [`TrainError::Unreadable`] if it cannot
+    /// be read.
+    pub fn best(&self) -> Result<Option<Best>, TrainError> {
+        let path = self.run.join(BEST);
+        let text = match std::fs::read_to_string(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            text => text.map_err(TrainError::file(&path))?,
+        };
+        let best: Best = serde_json::from_str(&text).map_err(TrainError::content(&path))?;
+        Ok(self.steps()?.contains(&best.step).then_some(best))
     }
 
     /// Notes which one is best.
@@ -81,45 +119,59 @@ impl Checkpoints {
     pub(crate) fn write(&self, checkpoint: &Checkpoint) -> Result<(), TrainError> {
         let step = checkpoint.progress.step;
         let place = self.folder_of(step);
-        let beside = self.folder.join(format!("partial-{step:08}"));
+        let beside = self.partial(step);
         let written = self.write_into(&beside, checkpoint).and_then(|()| {
-            // One of the same step is there when a run is gone on with from before it.
-            if place.exists() {
-                std::fs::remove_dir_all(&place).map_err(TrainError::file(&place))?;
+            // A stray file, or a checkpoint of the same step. Nothing that exists is given up
+            // before the new one has its name.
+            let aside = match place.symlink_metadata().is_ok() {
+                true => Some(files::set_aside(&place)?),
+                false => None,
+            };
+            let renamed = files::rename(&beside, &place);
+            if renamed.is_err()
+                && let Some(aside) = &aside
+            {
+                let _ = files::rename(aside, &place);
             }
-            std::fs::rename(&beside, &place).map_err(TrainError::file(&place))?;
-            sync_folder(&self.folder)
+            renamed?;
+            files::sync_folder(&self.folder)?;
+            match aside.filter(|aside| is_own(aside)) {
+                Some(aside) => remove(&aside),
+                None => Ok(()),
+            }
         });
         written.map_err(|source| {
-            // What is half there takes the room that may be what is missing.
-            let _ = std::fs::remove_dir_all(&beside);
+            // It takes up space, which may be what is missing.
+            if is_own(&beside) {
+                let _ = remove(&beside);
+            }
             TrainError::CheckpointNotWritten {
                 step,
                 source: Box::new(source),
-                older: self.steps().last().copied(),
+                older: self.steps().ok().and_then(|steps| steps.last().copied()),
             }
         })
     }
 
+    /// Where a checkpoint is that is not complete, or not any more.
+    fn partial(&self, step: usize) -> PathBuf {
+        self.folder.join(format!("{PARTIAL}{step:08}"))
+    }
+
     fn write_into(&self, folder: &Path, checkpoint: &Checkpoint) -> Result<(), TrainError> {
-        if folder.exists() {
-            std::fs::remove_dir_all(folder).map_err(TrainError::file(folder))?;
-        }
-        std::fs::create_dir_all(folder).map_err(TrainError::file(folder))?;
-        checkpoint.weights.write(folder.join(WEIGHTS))?;
-        let weights = folder.join(WEIGHTS);
-        std::fs::File::open(&weights)
-            .and_then(|file| file.sync_all())
-            .map_err(TrainError::file(&weights))?;
-        write_atomic(&folder.join(OPTIMIZER), &checkpoint.optimizer)?;
+        make_free(folder)?;
+        files::create_folder(&self.folder)?;
+        files::create_folder(folder)?;
+        files::write_weights(&folder.join(WEIGHTS), &checkpoint.weights)?;
+        files::write_new(&folder.join(OPTIMIZER), &checkpoint.optimizer)?;
         let path = folder.join(STATE);
         let state = serde_json::to_string_pretty(&checkpoint.progress);
-        write_atomic(&path, state.map_err(TrainError::content(&path))?.as_bytes())?;
+        files::write_new(&path, state.map_err(TrainError::content(&path))?.as_bytes())?;
         let sums = checksums(folder)?;
         let path = folder.join(CHECKSUMS);
         let text = serde_json::to_string_pretty(&sums).map_err(TrainError::content(&path))?;
-        write_atomic(&path, text.as_bytes())?;
-        sync_folder(folder)
+        files::write_new(&path, text.as_bytes())?;
+        files::sync_folder(folder)
     }
 
     /// Reads a checkpoint.
@@ -138,7 +190,7 @@ impl Checkpoints {
         step: usize,
         takes: impl Fn(usize) -> String,
     ) -> Result<Checkpoint, TrainError> {
-        let steps = self.steps();
+        let steps = self.steps()?;
         if !steps.contains(&step) {
             let there: Vec<String> = steps.iter().map(ToString::to_string).collect();
             return Err(TrainError::NoSuchCheckpoint {
@@ -167,7 +219,7 @@ impl Checkpoints {
 
     /// The step nearest to this one whose checkpoint is whole; the later of two.
     fn nearest_whole(&self, step: usize) -> Option<usize> {
-        let mut others = self.steps();
+        let mut others = self.steps().ok()?;
         others.retain(|other| *other != step);
         others.sort_by_key(|other| (other.abs_diff(step), std::cmp::Reverse(*other)));
         others.into_iter().find(|other| self.is_whole(*other))
@@ -201,6 +253,10 @@ impl Checkpoints {
         let weights = Weights::read(folder.join(WEIGHTS))
             .map_err(|error: WeightsError| error.to_string())?
             .with_param_ids(&progress.parameters);
+        // Earlier versions saved them.
+        if let Some(tensor) = weights.first_non_finite() {
+            return Err(format!("{tensor} has weights that are not finite"));
+        }
         let optimizer = std::fs::read(folder.join(OPTIMIZER))
             .map_err(|error| format!("{OPTIMIZER}: {error}"))?;
         Ok(Checkpoint {
@@ -210,36 +266,85 @@ impl Checkpoints {
         })
     }
 
-    /// Removes what is older than the last so many, but for the best.
+    /// Removes what is older than the last so many, but for the best, and for a checkpoint with
+    /// files in it that zoo did not write.
     pub(crate) fn prune(&self, keep: usize) -> Result<(), TrainError> {
-        let steps = self.steps();
-        let best = self.best().map(|best| best.step);
+        let steps = self.steps()?;
+        let best = self.best()?.map(|best| best.step);
         let older = steps.len().saturating_sub(keep);
         for step in steps[..older].iter().filter(|step| Some(**step) != best) {
-            let folder = self.folder_of(*step);
-            std::fs::remove_dir_all(&folder).map_err(TrainError::file(&folder))?;
+            if is_own(&self.folder_of(*step)) {
+                self.remove(*step)?;
+            }
         }
         Ok(())
     }
 
-    /// Removes those after a step: a run that is gone on with from there makes them again.
+    /// Removes those after a step: a run that resumes from there writes them again.
     pub(crate) fn forget_after(&self, last: usize) -> Result<(), TrainError> {
-        for step in self.steps().into_iter().filter(|step| *step > last) {
-            let folder = self.folder_of(step);
-            std::fs::remove_dir_all(&folder).map_err(TrainError::file(&folder))?;
+        let mut later = self.steps()?;
+        later.retain(|step| *step > last);
+        // All of them or none.
+        for step in &later {
+            let folder = self.folder_of(*step);
+            if let Some(file) = Contents::of_checkpoint(&folder)?.foreign {
+                return Err(TrainError::ForeignFile { folder, file });
+            }
         }
-        let entries = std::fs::read_dir(&self.folder)
-            .into_iter()
-            .flatten()
-            .flatten();
-        for entry in entries {
-            // What a run that was killed had not finished.
-            if entry.file_name().to_string_lossy().starts_with("partial-") {
-                let path = entry.path();
-                std::fs::remove_dir_all(&path).map_err(TrainError::file(&path))?;
+        for step in later {
+            self.remove(step)?;
+        }
+        // What a process was writing or removing when it was killed.
+        for step in self.folders(PARTIAL)? {
+            let folder = self.partial(step);
+            if is_own(&folder) {
+                remove(&folder)?;
             }
         }
         Ok(())
+    }
+
+    /// Removes a checkpoint. Under its own name it is complete or absent, at any time.
+    fn remove(&self, step: usize) -> Result<(), TrainError> {
+        let partial = self.partial(step);
+        make_free(&partial)?;
+        files::rename(&self.folder_of(step), &partial)?;
+        remove(&partial)
+    }
+}
+
+/// Whether a folder of checkpoints has folders of this name.
+pub(super) fn is_checkpoint_name(name: &str) -> bool {
+    [COMPLETE, PARTIAL]
+        .iter()
+        .any(|start| step_of(name, start).is_some())
+}
+
+/// The step in a name that is written as zoo writes it.
+fn step_of(name: &str, start: &str) -> Option<usize> {
+    let step = name.strip_prefix(start)?.parse().ok()?;
+    (name == format!("{start}{step:08}")).then_some(step)
+}
+
+/// Whether a path is a folder in which there are only files of a checkpoint.
+fn is_own(folder: &Path) -> bool {
+    let is_folder = folder.symlink_metadata().is_ok_and(|it| it.is_dir());
+    is_folder && Contents::of_checkpoint(folder).is_ok_and(|it| it.foreign.is_none())
+}
+
+/// Removes the folder of a checkpoint, or refuses if there is anything else in it.
+fn remove(folder: &Path) -> Result<(), TrainError> {
+    Contents::of_checkpoint(folder)?.remove(folder, &[])
+}
+
+/// Makes sure that nothing has a name: what zoo wrote is removed, what it did not is renamed.
+fn make_free(path: &Path) -> Result<(), TrainError> {
+    if path.symlink_metadata().is_err() {
+        return Ok(());
+    }
+    match is_own(path) {
+        true => remove(path),
+        false => files::set_aside(path).map(drop),
     }
 }
 

@@ -1,12 +1,16 @@
 //! Making, opening and refusing folders of runs.
 
+use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
 use zoo_config::{Config, Override};
 
+use super::contents::Contents;
 use super::lock::LOCK;
 use super::{About, Checkpoints, Lock, write_atomic};
-use crate::TrainError;
+use crate::{TrainError, files};
 
 const CONFIG: &str = "config.toml";
 const ABOUT: &str = "run.json";
@@ -21,6 +25,19 @@ pub(crate) enum Opening {
     Overwrite,
     /// Go on with the one that is there.
     Resume,
+}
+
+/// What is at the path of a run.
+enum Found {
+    /// Nothing, or what a run leaves that was killed while it began.
+    Nothing,
+    /// A run.
+    Run,
+    /// Something that zoo did not create.
+    Other {
+        /// What a run would have.
+        missing: &'static str,
+    },
 }
 
 /// The folder of a run.
@@ -45,9 +62,15 @@ impl RunFolder {
     /// [`TrainError::NoRun`] if there is none.
     pub fn existing(path: &Path) -> Result<Self, TrainError> {
         let folder = Self { path: path.into() };
-        match folder.path.join(CONFIG).is_file() {
-            true => Ok(folder),
-            false => Err(TrainError::NoRun {
+        let config = folder.path.join(CONFIG);
+        match std::fs::metadata(&config) {
+            Ok(it) if it.is_file() => Ok(folder),
+            Err(error)
+                if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
+                Err(TrainError::file(config)(error))
+            }
+            _ => Err(TrainError::NoRun {
                 folder: folder.path,
                 missing: CONFIG,
             }),
@@ -61,7 +84,7 @@ impl RunFolder {
         let whole = path.canonicalize().ok()?;
         let run = Self::existing(whole.parent()?.parent()?).ok()?;
         let checkpoints = run.checkpoints();
-        let mut steps = checkpoints.steps().into_iter();
+        let mut steps = checkpoints.steps().ok()?.into_iter();
         let step = steps.find(|step| {
             let own = checkpoints.folder_of(*step).canonicalize();
             own.is_ok_and(|own| own == whole)
@@ -72,31 +95,115 @@ impl RunFolder {
     /// Whether what is asked for can be done with the folder as it is. Nothing is changed yet.
     pub(crate) fn check(&self, opening: Opening, config: &Config) -> Result<(), TrainError> {
         let folder = || self.path.clone();
-        let is_run = self.path.join(CONFIG).is_file();
-        let is_there = self.path.symlink_metadata().is_ok();
-        let is_empty = || {
-            let entries = std::fs::read_dir(&self.path);
-            // A run may have been killed before there was more than its lock, or while the first
-            // of its files was written.
-            let begun = [LOCK.to_owned(), format!("{CONFIG}.partial")];
-            let is_begun = |name: std::ffi::OsString| begun.iter().any(|it| name == it.as_str());
-            entries.is_ok_and(|entries| entries.flatten().all(|it| is_begun(it.file_name())))
-        };
-        match opening {
-            Opening::New if is_run => Err(TrainError::RunExists { folder: folder() }),
-            Opening::New | Opening::Overwrite if is_there && !is_run && !is_empty() => {
+        match (opening, self.found()?) {
+            (Opening::New | Opening::Overwrite, Found::Nothing) => Ok(()),
+            (Opening::New, Found::Run) => Err(TrainError::RunExists {
+                folder: folder(),
+                is_removable: self.check_removable(config).is_ok(),
+            }),
+            (Opening::Overwrite, Found::Run) => self.check_removable(config),
+            (Opening::New | Opening::Overwrite, Found::Other { missing }) => {
                 Err(TrainError::NotARun {
                     folder: folder(),
-                    missing: CONFIG,
+                    missing,
                 })
             }
-            Opening::New | Opening::Overwrite => Ok(()),
-            Opening::Resume if !is_run => Err(TrainError::NoRun {
+            (Opening::Resume, Found::Nothing) => Err(TrainError::NoRun {
                 folder: folder(),
                 missing: CONFIG,
             }),
-            Opening::Resume => self.same_config(config),
+            (Opening::Resume, Found::Other { missing }) => Err(TrainError::NoRun {
+                folder: folder(),
+                missing,
+            }),
+            (Opening::Resume, Found::Run) => {
+                self.same_config(config)?;
+                match self.checkpoints().steps()?.is_empty() {
+                    true => Err(TrainError::NoCheckpoint { folder: folder() }),
+                    false => Ok(()),
+                }
+            }
         }
+    }
+
+    /// What there is.
+    fn found(&self) -> Result<Found, TrainError> {
+        let entries = match std::fs::read_dir(&self.path) {
+            // Not so a symlink that leads nowhere: that may be a disk that is not mounted.
+            Err(error)
+                if error.kind() == ErrorKind::NotFound && self.path.symlink_metadata().is_err() =>
+            {
+                return Ok(Found::Nothing);
+            }
+            Err(error) if error.kind() == ErrorKind::NotADirectory => {
+                return Ok(Found::Other { missing: CONFIG });
+            }
+            entries => entries.map_err(TrainError::file(&self.path))?,
+        };
+        let is_run = self.is_marked()?;
+        // A run may have been killed before it had more than its lock and its first file.
+        let is_begun = |name: &OsStr| match files::without_suffix(&name.to_string_lossy()) {
+            LOCK => true,
+            ABOUT => is_run || name != ABOUT,
+            CONFIG => name != CONFIG,
+            _ => false,
+        };
+        let mut is_nothing = true;
+        for entry in entries {
+            let entry = entry.map_err(TrainError::file(&self.path))?;
+            is_nothing &= is_begun(&entry.file_name());
+        }
+        Ok(match (is_nothing, self.path.join(CONFIG).is_file()) {
+            (true, _) => Found::Nothing,
+            (false, false) => Found::Other { missing: CONFIG },
+            (false, true) if is_run => Found::Run,
+            (false, true) => Found::Other { missing: ABOUT },
+        })
+    }
+
+    /// Whether zoo created the folder: a `run.json` that names its version is there.
+    fn is_marked(&self) -> Result<bool, TrainError> {
+        let path = self.path.join(ABOUT);
+        let text = match std::fs::read(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            text => text.map_err(TrainError::file(&path))?,
+        };
+        let about: Value = serde_json::from_slice(&text).unwrap_or_default();
+        Ok(about["versions"]["zoo"].is_string() && about["started"].is_string())
+    }
+
+    /// Whether all that is in the folder was written by zoo, and nothing in it is read by the
+    /// config.
+    fn check_removable(&self, config: &Config) -> Result<(), TrainError> {
+        if let Some(file) = self.foreign()? {
+            return Err(TrainError::ForeignFile {
+                folder: self.path.clone(),
+                file,
+            });
+        }
+        let folder = self.path.canonicalize();
+        let folder = folder.map_err(TrainError::file(&self.path))?;
+        for (key, path) in config.files() {
+            // What does not exist cannot be lost.
+            let read = archive_of(path).canonicalize();
+            if read.is_ok_and(|read| read.starts_with(&folder)) {
+                return Err(TrainError::FileOfConfig {
+                    folder: self.path.clone(),
+                    key,
+                    file: path.into(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The first file or folder in it that zoo did not write, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`TrainError::File`] if the folder cannot be read.
+    pub fn foreign(&self) -> Result<Option<PathBuf>, TrainError> {
+        Ok(Contents::of_run(&self.path)?.foreign)
     }
 
     /// Whether the run was made by this config. What changes nothing of what is computed may
@@ -141,9 +248,9 @@ impl RunFolder {
     ///
     /// [`TrainError::InUse`] if somebody learns there.
     pub(crate) fn lock(&self) -> Result<Option<Lock>, TrainError> {
-        match self.path.join(CONFIG).is_file() {
-            true => Lock::take(&self.path).map(Some),
-            false => Ok(None),
+        match self.found()? {
+            Found::Run => Lock::take(&self.path).map(Some),
+            Found::Nothing | Found::Other { .. } => Ok(None),
         }
     }
 
@@ -157,37 +264,20 @@ impl RunFolder {
         lock: Option<Lock>,
     ) -> Result<Lock, TrainError> {
         self.check(opening, config)?;
-        std::fs::create_dir_all(&self.path).map_err(TrainError::file(&self.path))?;
+        files::create_folder(&self.path)?;
         let lock = match lock {
             Some(lock) => lock,
             None => Lock::take(&self.path)?,
         };
         // Another may have begun since the check.
         self.check(opening, config)?;
-        self.clear()?;
-        write_atomic(&self.path.join(CONFIG), config.to_toml().as_bytes())?;
+        // The lock is held. The others are replaced at once: whenever this is interrupted, what is
+        // left is known for a run of zoo.
+        let contents = Contents::of_run(&self.path)?;
+        contents.remove(&self.path, &[CONFIG, ABOUT, LOCK])?;
         self.describe(&about.to_json())?;
+        write_atomic(&self.path.join(CONFIG), config.to_toml().as_bytes())?;
         Ok(lock)
-    }
-
-    /// Removes what an earlier run left, but for its lock, which is held, and its config, by
-    /// which it is known for a run until there is another.
-    fn clear(&self) -> Result<(), TrainError> {
-        let entries = std::fs::read_dir(&self.path).map_err(TrainError::file(&self.path))?;
-        for entry in entries {
-            let entry = entry.map_err(TrainError::file(&self.path))?;
-            if [CONFIG, LOCK].iter().any(|name| entry.file_name() == *name) {
-                continue;
-            }
-            let path = entry.path();
-            // What a link leads to is not the run's.
-            let removed = match entry.file_type() {
-                Ok(kind) if kind.is_dir() => std::fs::remove_dir_all(&path),
-                _ => std::fs::remove_file(&path),
-            };
-            removed.map_err(TrainError::file(&path))?;
-        }
-        Ok(())
     }
 
     /// Notes what the run is made with.
@@ -237,5 +327,13 @@ impl RunFolder {
     /// Its checkpoints.
     pub fn checkpoints(&self) -> Checkpoints {
         Checkpoints::of(&self.path)
+    }
+}
+
+/// The file to look for, where a path may name one inside of an archive.
+fn archive_of(path: &Path) -> PathBuf {
+    match path.to_string_lossy().split_once(".zip#") {
+        Some((archive, _)) => format!("{archive}.zip").into(),
+        None => path.into(),
     }
 }

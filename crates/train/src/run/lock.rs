@@ -1,10 +1,10 @@
 //! One process learns in a folder at a time.
 
 use std::fs::{File, TryLockError};
-use std::io::{Seek, Write};
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use crate::TrainError;
+use crate::{TrainError, files};
 
 /// The file that is locked. It stays when nobody has it any more: one that is removed could be
 /// locked by two, each by a file of the same name.
@@ -15,6 +15,8 @@ pub(super) const LOCK: &str = "lock";
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: File,
+    /// Why the filesystem took no lock.
+    unsupported: Option<io::Error>,
 }
 
 impl Lock {
@@ -22,34 +24,60 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`TrainError::InUse`] if another has it.
+    /// [`TrainError::InUse`] if another has it, [`TrainError::NotLocked`] if the lock fails for
+    /// another reason than that the filesystem has none.
     pub(crate) fn take(folder: &Path) -> Result<Self, TrainError> {
         let path = folder.join(LOCK);
-        let mut file = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-            .map_err(TrainError::file(&path))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(TrainError::InUse {
-                    folder: folder.into(),
-                    process: holder(&path),
-                });
-            }
-            // A disk that has no locks, such as many of a network, which say so in many ways: a
-            // run is worth more than this.
-            Err(TryLockError::Error(_)) => {}
-        }
-        let id = std::process::id();
-        file.set_len(0)
-            .and_then(|()| file.rewind())
-            .and_then(|()| writeln!(file, "{id}"))
-            .map_err(TrainError::file(&path))?;
-        Ok(Self { _file: file })
+        let mut file = files::open_or_create(&path).map_err(TrainError::file(&path))?;
+        let unsupported = checked(file.try_lock(), &path)?;
+        let id = format!("{}\n", std::process::id());
+        files::rewrite(&mut file, &path, id.as_bytes()).map_err(TrainError::file(&path))?;
+        Ok(Self {
+            _file: file,
+            unsupported,
+        })
     }
+
+    /// What to tell a person about it.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let error = self.unsupported.as_ref()?;
+        Some(format!(
+            "warning: this filesystem has no file locks ({error}): nothing stops a second process \
+             from training in the same folder"
+        ))
+    }
+}
+
+/// An error that says that the filesystem has no locks; all others fail.
+fn checked(locked: Result<(), TryLockError>, path: &Path) -> Result<Option<io::Error>, TrainError> {
+    match locked {
+        Ok(()) => Ok(None),
+        Err(TryLockError::WouldBlock) => Err(TrainError::InUse {
+            folder: path.parent().unwrap_or(path).into(),
+            process: holder(path),
+        }),
+        // Many network filesystems: a run is worth more than its lock.
+        Err(TryLockError::Error(error)) if is_unsupported(&error) => Ok(Some(error)),
+        Err(TryLockError::Error(source)) => Err(TrainError::NotLocked {
+            file: path.into(),
+            source,
+        }),
+    }
+}
+
+/// Whether a filesystem says that it has no locks.
+fn is_unsupported(error: &io::Error) -> bool {
+    // ENOLCK, which has no kind: NFS without its lock service. 524 is the kernel's ENOTSUPP, which
+    // NFS and CIFS let through.
+    let numbers: &[i32] = match cfg!(target_os = "linux") {
+        true => &[37, 524],
+        false => &[77],
+    };
+    // ENOSYS and EOPNOTSUPP; EINVAL of filesystems in user space.
+    matches!(
+        error.kind(),
+        ErrorKind::Unsupported | ErrorKind::InvalidInput
+    ) || error.raw_os_error().is_some_and(|it| numbers.contains(&it))
 }
 
 /// The process that has it, where the system lets others read that.
@@ -78,5 +106,37 @@ mod tests {
         drop(lock);
         Lock::take(&folder).unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Both were ignored once.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_missing_lock_is_a_warning_and_a_failing_one_an_error() {
+        let failed = |number| Err(TryLockError::Error(io::Error::from_raw_os_error(number)));
+        let path = Path::new("runs/small/lock");
+        // ENOLCK, ENOSYS, EOPNOTSUPP, EINVAL.
+        for number in [37, 38, 95, 22] {
+            let unsupported = checked(failed(number), path).unwrap();
+            assert!(unsupported.is_some(), "{number}");
+        }
+        // EIO, EBADF, EACCES.
+        for number in [5, 9, 13] {
+            let error = checked(failed(number), path).unwrap_err().to_string();
+            let system = io::Error::from_raw_os_error(number).to_string();
+            assert!(
+                error.contains("runs/small/lock cannot be locked"),
+                "{error}"
+            );
+            assert!(error.contains(&system), "{error}");
+            assert!(error.contains("\n  do: "), "{error}");
+        }
+        let file = File::create(std::env::temp_dir().join("zoo-lock-warning")).unwrap();
+        let mut lock = Lock {
+            _file: file,
+            unsupported: None,
+        };
+        assert_eq!(lock.warning(), None);
+        lock.unsupported = Some(io::Error::from_raw_os_error(37));
+        assert!(lock.warning().unwrap().contains("has no file locks"));
     }
 }

@@ -1,9 +1,6 @@
 //! Every number of a run: as JSON lines while it goes on, as tables and curves at its end.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::Write;
-use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use zoo_config::Metric;
@@ -12,6 +9,7 @@ use zoo_pictures::{Better, Curve, Curves};
 
 use super::{RunFolder, write_atomic};
 use crate::TrainError;
+use crate::files::Appender;
 
 const LINES: &str = "metrics.jsonl";
 
@@ -35,8 +33,7 @@ pub(crate) struct Row {
 pub(crate) struct Numbers {
     folder: RunFolder,
     rows: Vec<Row>,
-    file: File,
-    path: PathBuf,
+    file: Appender,
 }
 
 impl Numbers {
@@ -56,20 +53,16 @@ impl Numbers {
         }
         let lines: String = rows.iter().map(line).collect();
         write_atomic(&path, lines.as_bytes())?;
-        let file = OpenOptions::new().append(true).open(&path);
         Ok(Self {
             folder: folder.clone(),
             rows,
-            file: file.map_err(TrainError::file(&path))?,
-            path,
+            file: Appender::open(&path)?,
         })
     }
 
     /// Adds a row, at once: a run that is killed keeps it.
     pub(crate) fn add(&mut self, row: Row) -> Result<(), TrainError> {
-        self.file
-            .write_all(line(&row).as_bytes())
-            .map_err(TrainError::file(&self.path))?;
+        self.file.append(&line(&row))?;
         self.rows.push(row);
         Ok(())
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use zoo_config::Metric;
 use zoo_data::Position;
 
-use crate::learn::{Falls, Unshown};
+use crate::learn::{DataFingerprint, Falls, Unshown};
 
 /// How far a run has come.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -26,6 +26,9 @@ pub(crate) struct Progress {
     /// Losses that were not shown yet.
     #[serde(default)]
     pub(crate) unshown: Option<Unshown>,
+    /// What it is trained with; checkpoints of earlier versions have none.
+    #[serde(default)]
+    pub(crate) data: Option<DataFingerprint>,
     /// How long it took, in seconds.
     pub(crate) seconds: f64,
     /// Which parameter the optimizer means by which number.

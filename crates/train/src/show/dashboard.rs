@@ -16,6 +16,7 @@ use zoo_config::Metric;
 use super::line::number;
 use super::{Interval, Screen};
 use crate::Judgement;
+use crate::out::print_line;
 
 pub(super) struct Dashboard {
     /// There while training goes on: it takes the whole terminal.
@@ -78,7 +79,7 @@ impl Screen for Dashboard {
     fn note(&mut self, line: &str) {
         match &self.renderer {
             Some(_) => self.lines.push(line.to_owned()),
-            None => println!("{line}"),
+            None => print_line(line),
         }
     }
 
@@ -130,7 +131,7 @@ impl Screen for Dashboard {
         // The terminal is given back before anything is printed on it.
         self.renderer = None;
         for line in std::mem::take(&mut self.lines) {
-            println!("{line}");
+            print_line(line);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Numbers as people read them, in lines that stand under each other.
 
 use zoo_config::Metric;
+use zoo_words::Printable;
 
 use super::Interval;
 use crate::Judgement;
@@ -78,6 +79,7 @@ fn thousands(number: f64) -> String {
 /// A text on one line, and not all of a long one.
 fn short(text: &str) -> String {
     let text = text.trim().replace(['\n', '\r', '\t'], " ");
+    let text = Printable(&text).to_string();
     match text.char_indices().nth(SHOWN) {
         Some((byte, _)) => format!("{}…", &text[..byte]),
         None => text,
@@ -116,6 +118,11 @@ mod tests {
         assert_eq!(number(Metric::Bleu, 41.023), "41.02");
         assert_eq!(time(59.6), "1 min 00 s");
         assert_eq!(time(7500.0), "2 h 05 min");
+    }
+
+    #[test]
+    fn texts_of_the_data_do_not_reach_the_terminal_as_they_are() {
+        assert_eq!(short("a\u{1b}[2J 好\u{202e}"), "a\\u{1b}[2J 好\\u{202e}");
     }
 
     #[test]

@@ -4,14 +4,15 @@ mod dashboard;
 pub(crate) mod line;
 mod plain;
 
-use std::fs::File;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 
 use burn::train::Interrupter;
 use zoo_config::Metric;
+use zoo_words::printable_text;
 
 use self::dashboard::Dashboard;
 use self::plain::Plain;
+use crate::files::Appender;
 use crate::{Judgement, TrainError};
 
 /// Numbers of the steps since they were last shown.
@@ -54,7 +55,7 @@ trait Screen: Send {
 /// Shows a run, and writes what is shown into its log.
 pub(crate) struct Show {
     screen: Box<dyn Screen>,
-    log: Option<File>,
+    log: Option<Appender>,
     /// What came before there was a log.
     before: Vec<String>,
     last_step: usize,
@@ -80,8 +81,7 @@ impl Show {
 
     /// Writes to this file from here on, and first what was shown before.
     pub(crate) fn log_to(&mut self, path: &std::path::Path) -> Result<(), TrainError> {
-        let file = File::options().create(true).append(true).open(path);
-        self.log = Some(file.map_err(TrainError::file(path))?);
+        self.log = Some(Appender::open(path)?);
         for line in std::mem::take(&mut self.before) {
             self.write(&line);
         }
@@ -89,8 +89,9 @@ impl Show {
     }
 
     pub(crate) fn note(&mut self, line: &str) {
-        self.screen.note(line);
-        self.write(line);
+        let line = printable_text(line);
+        self.screen.note(&line);
+        self.write(&line);
     }
 
     pub(crate) fn start(&mut self, from: usize, to: usize) {
@@ -123,7 +124,7 @@ impl Show {
     fn write(&mut self, line: &str) {
         match &mut self.log {
             // A log that cannot be written must not end a run.
-            Some(log) => drop(writeln!(log, "{line}")),
+            Some(log) => drop(log.append(&format!("{line}\n"))),
             None => self.before.push(line.to_owned()),
         }
     }

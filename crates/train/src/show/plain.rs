@@ -2,12 +2,13 @@
 
 use super::{Interval, Screen};
 use crate::Judgement;
+use crate::out::print_line;
 
 pub(super) struct Plain;
 
 impl Screen for Plain {
     fn note(&mut self, line: &str) {
-        println!("{line}");
+        print_line(line);
     }
 
     fn start(&mut self, _: usize, _: usize) {}
@@ -15,12 +16,12 @@ impl Screen for Plain {
     fn step(&mut self, _: usize) {}
 
     fn trained(&mut self, _: &Interval, line: &str) {
-        println!("{line}");
+        print_line(line);
     }
 
     fn validated(&mut self, _: &Judgement, lines: &[String]) {
         for line in lines {
-            println!("{line}");
+            print_line(line);
         }
     }
 

@@ -2,14 +2,15 @@
 
 use libtest_mimic::Trial;
 use zoo_backend::Opened;
+use zoo_models::weights::Weights;
 use zoo_train::{RunFolder, TrainError, TrainOptions, Trained, Which, average, train};
 
-use crate::support::{Folder, column, config, config_text, said, zoo};
+use crate::support::{Folder, column, config, config_text, said, seal, zoo};
 
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
     let [damaged, kept, full] = [opened.clone(), opened.clone(), opened.clone()];
     let [flags, best, ties] = [opened.clone(), opened.clone(), opened.clone()];
-    let any = opened.clone();
+    let [any, finite, non_finite] = [opened.clone(), opened.clone(), opened.clone()];
     let mut trials = vec![
         Trial::test("checkpoints::any_byte_that_changed_is_noticed", move || {
             any_byte(&any);
@@ -48,6 +49,22 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
             Ok(())
         }),
     ];
+    trials.extend([
+        Trial::test(
+            "checkpoints::non_finite_weights_replace_no_good_ones",
+            move || {
+                non_finite_weights(&finite);
+                Ok(())
+            },
+        ),
+        Trial::test(
+            "checkpoints::non_finite_weights_of_a_file_are_not_used",
+            move || {
+                non_finite_file(&non_finite);
+                Ok(())
+            },
+        ),
+    ]);
     if cfg!(unix) {
         trials.push(Trial::test(
             "checkpoints::a_full_disk_leaves_the_older_one",
@@ -268,12 +285,12 @@ fn the_last_and_the_best(opened: &Opened) {
     let checkpoints = RunFolder::existing(&folder.join("runs/small"))
         .unwrap()
         .checkpoints();
-    let best = checkpoints.best().unwrap();
+    let best = checkpoints.best().unwrap().unwrap();
     assert_eq!(Some(&best), finished.best.as_ref());
     let mut expected = vec![best.step, 5, 6];
     expected.sort_unstable();
     expected.dedup();
-    assert_eq!(checkpoints.steps(), expected);
+    assert_eq!(checkpoints.steps().unwrap(), expected);
 }
 
 fn as_good(opened: &Opened) {
@@ -330,11 +347,105 @@ fn a_full_disk(opened: &Opened) {
     let checkpoints = RunFolder::existing(&folder.join("runs/small"))
         .unwrap()
         .checkpoints();
-    assert_eq!(checkpoints.steps(), [2]);
+    assert_eq!(checkpoints.steps().unwrap(), [2]);
     // With room again, it goes on.
     let output = zoo(&["train", path, "--plain", "--resume"])
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", said(&output));
-    assert!(checkpoints.steps().ends_with(&[4, 6, 8]));
+    assert!(checkpoints.steps().unwrap().ends_with(&[4, 6, 8]));
+}
+
+/// A rate by which the first step leaves weights that are finite, and the second does not.
+const DIVERGES: [&str; 8] = [
+    "training.steps = 6",
+    "training.log_every = 6",
+    "training.checkpoint_every = 1",
+    "optimizer.kind = \"sgd\"",
+    "optimizer.learning_rate = 1e30",
+    "optimizer.clipping = \"none\"",
+    "schedule.warmup = 0",
+    "validation.metric = \"exact\"",
+];
+
+fn non_finite_weights(opened: &Opened) {
+    let folder = Folder::new();
+    let changes = [
+        &DIVERGES[..],
+        &["training.keep = 1", "validation.every = 6"],
+    ]
+    .concat();
+    let error = train(&config(opened, &folder, &changes), &quiet()).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        matches!(
+            error,
+            TrainError::NonFiniteWeights {
+                step: 2,
+                usable: Some(1),
+                ..
+            }
+        ),
+        "{text}"
+    );
+    assert!(
+        text.ends_with(
+            "the checkpoint of step 1 can be used: --checkpoint 1 evaluates it, --resume --step 1 \
+             goes on from it"
+        ),
+        "{text}"
+    );
+    let run = RunFolder::existing(&folder.join("runs/small")).unwrap();
+    assert_eq!(run.checkpoints().steps().unwrap(), [1]);
+    assert!(run.checkpoints().read(1).is_ok());
+
+    // No text is right, as many as of any other weights: that is no best model.
+    let folder = Folder::new();
+    let changes = [&DIVERGES[..], &["validation.every = 1"]].concat();
+    let error = train(&config(opened, &folder, &changes), &quiet()).unwrap_err();
+    assert!(
+        matches!(error, TrainError::NonFiniteWeights { step: 2, .. }),
+        "{error}"
+    );
+    let run = RunFolder::existing(&folder.join("runs/small")).unwrap();
+    assert_eq!(run.checkpoints().best().unwrap(), None);
+}
+
+/// As earlier versions wrote them.
+fn non_finite_file(opened: &Opened) {
+    let folder = Folder::new();
+    let steps = ["training.steps = 2", "training.checkpoint_every = 1"];
+    let config = config(opened, &folder, &steps);
+    train(&config, &quiet()).unwrap();
+    let run = RunFolder::existing(&folder.join("runs/small")).unwrap();
+    let checkpoint = run.checkpoints().folder_of(2);
+    let path = checkpoint.join("weights.safetensors");
+    let good = Weights::read(&path).unwrap();
+    let keys: Vec<String> = good.keys().map(str::to_owned).collect();
+    for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        // The last number of the last tensor.
+        let tensors = keys.iter().enumerate().map(|(at, key)| {
+            let data = good.get(key).unwrap().clone();
+            let shape = data.shape().clone();
+            let mut numbers: Vec<f32> = data.iter().collect();
+            if at + 1 == keys.len() {
+                *numbers.last_mut().unwrap() = bad;
+            }
+            (key.clone(), burn::tensor::TensorData::new(numbers, shape))
+        });
+        std::fs::remove_file(&path).unwrap();
+        Weights::of_tensors(tensors).write(&path).unwrap();
+        seal(&checkpoint);
+        let resume = TrainOptions {
+            resume: true,
+            ..quiet()
+        };
+        let error = train(&config, &resume).unwrap_err().to_string();
+        let last = keys.last().unwrap();
+        assert!(
+            error.contains(&format!("{last} has weights that are not finite")),
+            "{error}"
+        );
+        assert!(error.ends_with("--step 1 goes on from it"), "{error}");
+    }
 }

@@ -4,9 +4,16 @@
 #![allow(clippy::unwrap_used)]
 
 mod checkpoints;
+mod data;
+mod faults;
+mod folder;
 mod learning;
+mod numerics;
 mod refusals;
 mod resume;
+#[cfg(unix)]
+mod signals;
+mod sizes;
 mod soak;
 mod support;
 
@@ -32,7 +39,14 @@ fn trials(opened: &Opened) -> Vec<Trial> {
     let mut trials = learning::trials(opened);
     trials.extend(resume::trials(opened));
     trials.extend(soak::trial(opened));
+    #[cfg(unix)]
+    trials.extend(signals::trials(opened));
+    trials.extend(data::trials(opened));
+    trials.extend(numerics::trials(opened));
     trials.extend(checkpoints::trials(opened));
     trials.extend(refusals::trials(opened));
+    trials.extend(sizes::trials(opened));
+    trials.extend(folder::trials(opened));
+    trials.extend(faults::trials(opened));
     trials
 }

@@ -47,16 +47,20 @@ fn a_run_that_is_there(opened: &Opened) {
     let mark = folder.write("runs/small/mark", "mine");
     let error = train(&config, &quiet()).unwrap_err().to_string();
     assert!(
-        error.contains("is there already: --resume goes on with it, --overwrite begins anew"),
+        error.contains("is there already\n  do: --resume goes on with it, --set run.name=OTHER"),
         "{error}"
     );
-    assert!(mark.is_file());
     let over = TrainOptions {
         overwrite: true,
         ..quiet()
     };
+    let error = train(&config, &over).unwrap_err().to_string();
+    assert!(error.contains("mark was not written by zoo"), "{error}");
+    assert!(mark.is_file());
+    std::fs::remove_file(mark).unwrap();
+    let error = train(&config, &quiet()).unwrap_err().to_string();
+    assert!(error.contains("--overwrite deletes it"), "{error}");
     train(&config, &over).unwrap();
-    assert!(!mark.exists());
     // A folder of something else is nobody's to remove.
     std::fs::remove_file(folder.join("runs/small/config.toml")).unwrap();
     for options in [quiet(), over] {

@@ -8,10 +8,9 @@ use burn::train::Interrupter;
 use libtest_mimic::Trial;
 use serde_json::Value;
 use zoo_backend::{Backend, Opened};
-use zoo_models::weights::Weights;
 use zoo_train::{Ending, RunFolder, TrainOptions, train};
 
-use crate::support::{Folder, config, config_text, last_weights, rows, said, zoo};
+use crate::support::{Folder, column, config, config_text, rows, said, seal, zoo};
 
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
     let trial = |name: &str, test: fn(&Opened)| {
@@ -38,6 +37,7 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
                 after_stop(opened, &changes);
             },
         ),
+        trial("a_checkpoint_that_lost_a_part_ends_elsewhere", lost_parts),
         #[cfg(unix)]
         trial("ctrl_c_saves_and_is_told_by_the_exit_code", interrupted),
         trial("another_config_is_no_continuation", with_another_config),
@@ -105,10 +105,6 @@ fn after_kill(opened: &Opened) {
 fn after_stop(opened: &Opened, changes: &[&str]) {
     let steps = [&["training.steps = 9", "training.accumulate = 2"], changes].concat();
     let whole = Folder::new();
-    let quiet = || TrainOptions {
-        quiet: true,
-        ..TrainOptions::default()
-    };
     train(&config(opened, &whole, &steps), &quiet()).unwrap();
 
     let folder = Folder::new();
@@ -149,50 +145,176 @@ fn says_both(run: &Path) {
     assert!(once["time"].as_str() >= about["started"].as_str());
 }
 
-/// The last weights, and every number on the way. Bit for bit on flex, which adds in one order;
-/// elsewhere threads may add in another.
+/// The last weights, and every number on the way.
 pub(crate) fn same(opened: &Opened, whole: &Folder, resumed: &Folder) {
     let [whole, resumed] = [whole, resumed].map(|folder| folder.join("runs/small"));
-    if opened.word.backend == Backend::Flex {
-        assert!(
-            last_weights(&whole) == last_weights(&resumed),
-            "the last weights differ"
-        );
-        assert_eq!(rows(&whole), rows(&resumed), "the rows of metrics.jsonl");
-        return;
-    }
-    let steps = RunFolder::existing(&whole).unwrap().checkpoints().steps();
     let steps_of = |run: &Path| {
         let rows = rows(run).into_iter();
         rows.map(|row| row[..2].to_vec()).collect::<Vec<_>>()
     };
     assert_eq!(steps_of(&whole), steps_of(&resumed));
-    let name = format!(
-        "checkpoints/step-{:08}/weights.safetensors",
-        steps.last().unwrap()
+    let off = distance(&whole, &resumed);
+    assert!(
+        is_same(opened, off),
+        "the last weights are off by {off} of an update"
     );
-    let [whole, resumed] = [whole, resumed].map(|run| Weights::read(run.join(&name)).unwrap());
-    for key in whole.keys() {
-        let [a, b] = [&whole, &resumed].map(|weights| weights.get(key).unwrap().clone());
-        for (a, b) in a.iter::<f32>().zip(b.iter::<f32>()) {
-            // Adam divides by the size of a gradient: where that is next to nothing, another
-            // order of adding shows in full.
-            assert!((a - b).abs() < 2e-3, "{key}: {a} and {b}");
+    if adds_in_one_order(opened) {
+        assert_eq!(rows(&whole), rows(&resumed), "the rows of metrics.jsonl");
+    }
+}
+
+/// Whether two runs of a seed have the same bits: on CPUs, for one number of threads. Threads of
+/// a GPU may add in another order each time.
+fn adds_in_one_order(opened: &Opened) -> bool {
+    matches!(
+        opened.word.backend,
+        Backend::Flex | Backend::Ndarray | Backend::TchCpu
+    )
+}
+
+/// Whether the weights of two runs are those of one, by their distance.
+fn is_same(opened: &Opened, distance: f64) -> bool {
+    match adds_in_one_order(opened) {
+        true => distance == 0.0,
+        // A part of a checkpoint that is lost, or older by a step, makes more than half an update
+        // of difference: `lost_parts`.
+        false => distance < 0.01,
+    }
+}
+
+/// How far the last weights of two runs are apart: the root mean square, as a share of the
+/// learning rate, by which an update of Adam moves a weight.
+fn distance(whole: &Path, resumed: &Path) -> f64 {
+    let [a, b] = [whole, resumed].map(|run| {
+        let checkpoints = RunFolder::existing(run).unwrap().checkpoints();
+        let last = *checkpoints.steps().unwrap().last().unwrap();
+        checkpoints.read(last).unwrap().weights
+    });
+    let (mut squares, mut count) = (0.0, 0);
+    for key in a.keys() {
+        let [a, b] = [&a, &b].map(|weights| weights.get(key).unwrap());
+        assert_eq!(a.shape(), b.shape(), "{key}");
+        for (a, b) in a.iter::<f64>().zip(b.iter::<f64>()) {
+            squares += (a - b).powi(2);
+            count += 1;
         }
+    }
+    let rates = column(&whole.join("train.csv"), "rate");
+    (squares / f64::from(count)).sqrt() / rates.last().unwrap()
+}
+
+/// What the comparison is worth: a checkpoint that lost any of its parts ends elsewhere.
+fn lost_parts(opened: &Opened) {
+    let changes = [
+        "training.steps = 9",
+        "training.accumulate = 2",
+        "training.checkpoint_every = 1",
+        "training.keep = 9",
+        "schedule.warmup = 0",
+    ];
+    let whole = Folder::new();
+    let config = config(opened, &whole, &changes);
+    train(&config, &quiet()).unwrap();
+    // After three of its steps, once as it was and once for each part that was lost.
+    let resumed = |lose: &dyn Fn(&Path)| {
+        let folder = Folder::new();
+        let run = folder.join("runs/small");
+        copy_folder(&whole.join("runs/small"), &run);
+        let checkpoint = run.join("checkpoints/step-00000003");
+        lose(&checkpoint);
+        seal(&checkpoint);
+        let mut config = config.clone();
+        config.run.output = folder.join("runs");
+        let options = TrainOptions {
+            resume: true,
+            step: Some(3),
+            ..quiet()
+        };
+        train(&config, &options).unwrap();
+        distance(&whole.join("runs/small"), &run)
+    };
+    let before = |name: &str| {
+        whole
+            .join("runs/small/checkpoints/step-00000002")
+            .join(name)
+    };
+    let whole_one = resumed(&|_| ());
+    let lost = [
+        (
+            "weights",
+            resumed(&|checkpoint| {
+                let name = "weights.safetensors";
+                std::fs::copy(before(name), checkpoint.join(name)).unwrap();
+            }),
+        ),
+        (
+            "optimizer",
+            resumed(&|checkpoint| {
+                let empty = zoo_fused::AdamConfig::new(zoo_fused::AdamKind::Adam).init();
+                let bytes = empty.into_bytes().unwrap();
+                std::fs::write(checkpoint.join("optimizer.bpk"), &*bytes).unwrap();
+            }),
+        ),
+        (
+            "optimizer of a step before",
+            resumed(&|checkpoint| {
+                let name = "optimizer.bpk";
+                std::fs::copy(before(name), checkpoint.join(name)).unwrap();
+            }),
+        ),
+        (
+            "data order",
+            resumed(&|checkpoint| {
+                let read = |path: PathBuf| -> Value {
+                    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+                };
+                let path = checkpoint.join("state.json");
+                let mut state = read(path.clone());
+                let position = read(before("state.json"))["position"].clone();
+                assert_ne!(state["position"], position);
+                state["position"] = position;
+                std::fs::write(path, state.to_string()).unwrap();
+            }),
+        ),
+    ];
+    assert!(
+        is_same(opened, whole_one),
+        "off by {whole_one} of an update"
+    );
+    for (part, off) in lost {
+        assert!(
+            !is_same(opened, off),
+            "without its {part} it is off by {off} alone"
+        );
+    }
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy_folder(&entry.path(), &to),
+            false => drop(std::fs::copy(entry.path(), to).unwrap()),
+        }
+    }
+}
+
+fn quiet() -> TrainOptions {
+    TrainOptions {
+        quiet: true,
+        ..TrainOptions::default()
     }
 }
 
 fn with_another_config(opened: &Opened) {
     let folder = Folder::new();
-    let quiet = TrainOptions {
-        quiet: true,
-        ..TrainOptions::default()
-    };
     let steps = "training.steps = 1";
-    train(&config(opened, &folder, &[steps]), &quiet).unwrap();
+    train(&config(opened, &folder, &[steps]), &quiet()).unwrap();
     let resume = TrainOptions {
         resume: true,
-        ..quiet
+        ..quiet()
     };
     let other = config(opened, &folder, &[steps, "optimizer.learning_rate = 0.5"]);
     let error = train(&other, &resume).unwrap_err().to_string();
@@ -221,9 +343,8 @@ impl Running {
             .unwrap();
         let mut running = Self { folder, child };
         let start = Instant::now();
-        while RunFolder::existing(&running.run()).map_or(0, |run| run.checkpoints().steps().len())
-            == 0
-        {
+        let has_none = |run: RunFolder| run.checkpoints().steps().unwrap().is_empty();
+        while RunFolder::existing(&running.run()).map_or(true, has_none) {
             assert!(start.elapsed() < PATIENCE, "there is no checkpoint");
             assert!(running.goes_on(), "it ended by itself");
             std::thread::sleep(Duration::from_millis(2));

@@ -100,5 +100,5 @@ impl Draw {
 /// The last step that a run has a checkpoint of.
 fn last_step(run: &std::path::Path) -> Option<usize> {
     let folder = RunFolder::existing(run).ok()?;
-    folder.checkpoints().steps().last().copied()
+    folder.checkpoints().steps().ok()?.last().copied()
 }

@@ -94,16 +94,6 @@ pub(crate) fn said(output: &Output) -> String {
     format!("{said}{complained}")
 }
 
-/// The last weights of a run, as they are in its file.
-pub(crate) fn last_weights(run: &Path) -> Vec<u8> {
-    let mut steps: Vec<PathBuf> = std::fs::read_dir(run.join("checkpoints"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    steps.sort();
-    std::fs::read(steps.last().unwrap().join("weights.safetensors")).unwrap()
-}
-
 /// The rows of a run's `metrics.jsonl`, without what depends on the clock. Numbers are as they are
 /// written: what is read of decimals may differ in the last bit.
 pub(crate) fn rows(run: &Path) -> Vec<Vec<(String, String)>> {
@@ -119,4 +109,19 @@ pub(crate) fn rows(run: &Path) -> Vec<Vec<(String, String)>> {
             .collect()
     };
     text.lines().map(row).collect()
+}
+
+/// Writes the checksums of a checkpoint whose files a test has changed.
+pub(crate) fn seal(checkpoint: &Path) {
+    let names = ["weights.safetensors", "optimizer.bpk", "state.json"];
+    let sums: serde_json::Map<String, serde_json::Value> = names
+        .iter()
+        .map(|name| {
+            let bytes = std::fs::read(checkpoint.join(name)).unwrap();
+            let sum = format!("{:08x}", crc32fast::hash(&bytes));
+            ((*name).to_owned(), sum.into())
+        })
+        .collect();
+    let text = serde_json::to_string(&sums).unwrap();
+    std::fs::write(checkpoint.join("checksums.json"), text).unwrap();
 }

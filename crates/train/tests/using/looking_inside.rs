@@ -1,5 +1,9 @@
 //! Runs, checkpoints and files, and what is made of several.
 
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use burn::tensor::TensorData;
 use libtest_mimic::Trial;
 use zoo_models::weights::Weights;
 use zoo_train::cli::average::Average;
@@ -15,6 +19,7 @@ pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
         runs.trial("inspect::a_run_is_described", a_run),
         runs.trial("inspect::a_checkpoint_is_described", a_checkpoint),
         runs.trial("inspect::a_file_is_enough", a_file),
+        runs.trial("inspect::its_time_is_linear_in_the_tensors", many_tensors),
         runs.trial("new::a_template_is_a_config", new),
     ]
 }
@@ -34,7 +39,7 @@ fn average(runs: &Runs) {
     let finished = runs.finished(Kind::Transformer);
     let run = runs.word(Kind::Transformer);
     let checkpoints = finished.folder.checkpoints();
-    assert_eq!(checkpoints.steps(), [2, 4, 6]);
+    assert_eq!(checkpoints.steps().unwrap(), [2, 4, 6]);
     let file = runs.written("averaged.txt", "a b\n").display().to_string();
     let words = [run.as_str(), "--checkpoint", "average", "--file", &file];
     let command: Translate = parsed(&words);
@@ -173,6 +178,41 @@ fn a_file(runs: &Runs) {
     let command: Inspect = parsed(&[broken.to_str().unwrap()]);
     let said = refused(|out| command.run(out));
     assert!(said.contains("not a whole safetensors file"), "{said}");
+}
+
+/// The time that this thread has computed for, not waited: other programs do not count.
+fn computed() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanoseconds = text
+        .split_whitespace()
+        .next()
+        .and_then(|it| it.parse().ok());
+    match nanoseconds {
+        Some(nanoseconds) => Duration::from_nanos(nanoseconds),
+        None => START.elapsed(),
+    }
+}
+
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// Of 100,000 parts. Comparing each with all others takes more than 10 s.
+fn many_tensors(runs: &Runs) {
+    let tensor = |at: usize| {
+        (
+            format!("part{at}.weight"),
+            TensorData::new(vec![1_f32], [1]),
+        )
+    };
+    let path = runs.file("many.safetensors");
+    Weights::of_tensors((0..100_000).map(tensor))
+        .replace(&path)
+        .unwrap();
+    let start = computed();
+    let text = inspect(&[path.to_str().unwrap()]);
+    let took = computed() - start;
+    assert!(text.ends_with("  100,000 numbers in 100,000 tensors; --weights lists them\n"));
+    assert_eq!(text.lines().count(), 100_002);
+    assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
 fn new(_: &Runs) {

@@ -5,8 +5,10 @@
 #![allow(clippy::unwrap_used)]
 
 mod attend;
+mod hostile;
 mod judging;
 mod looking_inside;
+mod outputs;
 mod program;
 mod refusals;
 mod runs;
@@ -36,7 +38,9 @@ fn trials(runs: &Runs) -> Vec<Trial> {
     trials.extend(judging::trials(runs));
     trials.extend(looking_inside::trials(runs));
     trials.extend(attend::trials(runs));
+    trials.extend(outputs::trials(runs));
     trials.extend(refusals::trials(runs));
     trials.extend(program::trials(runs));
+    trials.extend(hostile::trials(runs));
     trials
 }

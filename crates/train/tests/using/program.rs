@@ -12,6 +12,8 @@ pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
         runs.trial("program::every_command_helps", helps),
         runs.trial("program::lines_go_through_it", lines_go_through),
         runs.trial("program::a_mistake_ends_it_in_words", mistakes),
+        #[cfg(unix)]
+        runs.trial("program::output_that_fails_is_no_panic", failing_output),
     ]
 }
 
@@ -108,4 +110,52 @@ fn mistakes(runs: &Runs) {
         assert!(complained.contains(part), "{words:?}: {complained}");
         assert_eq!(text(&output.stdout), "", "{words:?}");
     }
+}
+
+/// As in a shell: the streams are redirected, or closed by who reads them.
+#[cfg(unix)]
+fn failing_output(runs: &Runs) {
+    let run = runs.word(Kind::Transformer);
+    let zoo = env!("CARGO_BIN_EXE_zoo");
+    let shell = |command: &str| {
+        // The status of `zoo`, also where it stands before others in a pipe.
+        let script = format!("exec 3>&1; ( {command} ) ");
+        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+        let [said, complained] = [&output.stdout, &output.stderr].map(|it| text(it));
+        assert!(!complained.contains("panicked"), "{command}: {complained}");
+        (said, complained)
+    };
+    let config = format!("{run}/config.toml");
+    let commands = [
+        format!("{zoo} new gpt"),
+        format!("{zoo} train {config} --print-config"),
+        format!("{zoo} inspect {run}"),
+        format!("echo a b | {zoo} translate {run}"),
+    ];
+    for command in &commands {
+        // Nobody reads any more: quiet, as other programs are.
+        let (said, complained) = shell(&format!("( sleep 0.2; {command}; echo $? >&3 ) | true"));
+        assert_eq!(said, "0\n", "{command}: {complained}");
+        assert!(!complained.contains("error"), "{command}: {complained}");
+    }
+    if !cfg!(target_os = "linux") {
+        return;
+    }
+    for command in &commands {
+        let (said, complained) = shell(&format!("{command} > /dev/full; echo $?"));
+        assert_eq!(said, "1\n", "{command}: {complained}");
+        let expected = "error: standard output cannot be written: ";
+        assert!(complained.contains(expected), "{command}: {complained}");
+    }
+    // What is told beside the result may be lost, the result may not.
+    let (said, _) = shell(&format!(
+        "echo a zwölf | {zoo} translate {run} 2> /dev/full; echo $?"
+    ));
+    assert!(said.ends_with("\n0\n"), "{said}");
+    let (said, _) = shell(&format!("{zoo} eval {run} 2> /dev/full; echo $?"));
+    assert!(said.ends_with("\n0\n"), "{said}");
+    let (said, _) = shell(&format!(
+        "{zoo} inspect {run}/nothing 2> /dev/full; echo $?"
+    ));
+    assert_eq!(said, "1\n");
 }

@@ -116,7 +116,11 @@ pub enum MechanismConfig {
         redraw: Option<NonZeroUsize>,
     },
     /// Products that fade.
-    Retention,
+    Retention {
+        /// Whether a layer normalises the result of each head at each position, as the paper's
+        /// does: eq. 8 of [Sun et al.](https://arxiv.org/abs/2307.08621), without parameters.
+        group_norm: bool,
+    },
 }
 
 /// The features of linear attention.
@@ -179,7 +183,8 @@ impl From<Mechanism> for MechanismConfig {
                 seed: 0,
                 redraw: None,
             },
-            Mechanism::Retention => Self::Retention,
+            // Off, so that what was trained without it stays what it is.
+            Mechanism::Retention => Self::Retention { group_norm: false },
         }
     }
 }
@@ -207,7 +212,7 @@ impl MechanismConfig {
             Self::Lsh { .. } => Mechanism::Lsh,
             Self::Linear { .. } => Mechanism::Linear,
             Self::Performer { .. } => Mechanism::Performer,
-            Self::Retention => Mechanism::Retention,
+            Self::Retention { .. } => Mechanism::Retention,
         }
     }
 

@@ -234,14 +234,14 @@ impl Mechanism {
             },
             Self::Strided => About {
                 computes: "softmax over the s neighbours and every s-th place, s = sqrt(n)",
-                time: "n·sqrt(n)",
+                time: "n·sqrt(n); n² with dropout, bias, ALiBi, lengths",
                 memory: "n",
                 exactness: EXACT,
                 paper: child,
             },
             Self::Fixed => About {
                 computes: "softmax over the own block and the last c places of every block of sqrt(n)",
-                time: "n·sqrt(n)·c",
+                time: "n·sqrt(n)·c; n² with dropout, bias, ALiBi, lengths",
                 memory: "n",
                 exactness: EXACT,
                 paper: child,

@@ -29,6 +29,7 @@ struct Table {
     features: Option<Features>,
     seed: Option<u64>,
     temperature: Option<f64>,
+    group_norm: Option<bool>,
 }
 
 /// A number or a word.
@@ -60,7 +61,7 @@ impl Table {
             ("redraw", self.redraw),
         ];
         let (mut features, mut seed) = (self.features, self.seed);
-        let mut temperature = self.temperature;
+        let (mut temperature, mut group_norm) = (self.temperature, self.group_norm);
         let mut take = |name: &str| {
             let size = sizes.iter_mut().find(|(other, _)| *other == name);
             size.and_then(|(_, size)| size.take())
@@ -71,8 +72,10 @@ impl Table {
             | MechanismConfig::MultiQuery
             | MechanismConfig::Dot
             | MechanismConfig::Multiplicative
-            | MechanismConfig::Additive
-            | MechanismConfig::Retention => {}
+            | MechanismConfig::Additive => {}
+            MechanismConfig::Retention { group_norm: own } => {
+                *own = group_norm.take().unwrap_or(*own);
+            }
             MechanismConfig::GroupedQuery { kv_heads } => *kv_heads = take("kv_heads"),
             MechanismConfig::Hard {
                 temperature: own,
@@ -155,7 +158,8 @@ impl Table {
         let left = left
             .or(features.is_some().then_some("features"))
             .or(seed.is_some().then_some("seed"))
-            .or(temperature.is_some().then_some("temperature"));
+            .or(temperature.is_some().then_some("temperature"))
+            .or(group_norm.is_some().then_some("group_norm"));
         match left {
             Some(name) => Err(E::custom(format!("{mechanism} has no {name}"))),
             None => Ok(config),
@@ -268,6 +272,14 @@ mod tests {
             read(r#"{"kind": "grouped-query", "kv_heads": 4}"#),
             Ok(MechanismConfig::GroupedQuery { kv_heads: Some(4) })
         );
+        // A file of before the key was there means what it meant.
+        for (text, group_norm) in [
+            (r#""retention""#, false),
+            (r#"{"kind": "retention"}"#, false),
+            (r#"{"kind": "retention", "group_norm": true}"#, true),
+        ] {
+            assert_eq!(read(text), Ok(MechanismConfig::Retention { group_norm }));
+        }
         let performer = |redraw: usize| MechanismConfig::Performer {
             features: 64,
             seed: 2,
@@ -301,6 +313,10 @@ mod tests {
                 "strided has no summary",
             ),
             (r#"{"kind": "linear", "redraw": 3}"#, "linear has no redraw"),
+            (
+                r#"{"kind": "linear", "group_norm": true}"#,
+                "linear has no group_norm",
+            ),
             (r#"{"kind": "block", "sise": 3}"#, "unknown field `sise`"),
             (
                 r#"{"kind": "linear", "features": 3}"#,

@@ -226,10 +226,24 @@ pub(super) fn backward(
     if arrived.wants_bias && !saved.bias.as_ref().is_some_and(is_whole) {
         return None;
     }
+    let (context, arriving) = (&saved.context.tensor, &arrived.d_context.tensor);
+    assert!(
+        arriving.size() == context.size()
+            && arriving.kind() == context.kind()
+            && arriving.device() == context.device(),
+        "flash attention: the upstream gradient must be {:?} {:?} on {:?} like the context, got \
+         {:?} {:?} on {:?}",
+        context.kind(),
+        context.size(),
+        context.device(),
+        arriving.kind(),
+        arriving.size(),
+        arriving.device()
+    );
     let tensors = [&saved.query, &saved.key, &saved.value].map(|tensor| laid_out(&tensor.tensor));
     let results = Results {
         context: &saved.context.tensor,
-        log_sum_exp: &saved.log_sum_exp.tensor,
+        log_sum_exp: &saved.stats.tensor,
         d_context: &arrived.d_context.tensor,
     };
     let has_more = has_more(&saved.hidden, &saved.bias);

@@ -2,14 +2,15 @@
 
 use std::ops::Range;
 
+use super::finite::{add_non_finite_by_key, add_non_finite_by_query, finite_copy};
 use super::kernel::{
-    Into, KEYS, QUERIES, Scalars, matmul, multiply, products_of_columns, scale_columns,
-    softmax_backward, turn, turn_back,
+    Into, KEYS, QUERIES, Scalars, clear_hidden, matmul, multiply, products_of_columns,
+    scale_columns, softmax_backward, turn, turn_back,
 };
 use super::score::{Tile, finish_scores, write_factors};
 use super::scratch::Scratch;
 use super::simd::Simd;
-use super::{Call, Out, Upstream};
+use super::{Call, Out, STATS, Upstream};
 use crate::AttentionShape;
 
 /// Some tiles of queries of the heads that share a key and value head, backward.
@@ -88,8 +89,21 @@ pub(super) unsafe fn backward_part<S: Simd>(
         let d_context = &upstream.d_context[first * d_value..][..count * d_value];
         // SAFETY: the caller enabled the instructions.
         unsafe { room.take_queries::<S>(call, upstream, first, count) };
-        let query_rows = widen(query, d_head, wide_queries, wide_head);
-        let d_context_rows = widen(d_context, d_value, wide_d_context, wide_value);
+        // What a fully masked row or one that does not see a key holds must not reach its
+        // gradients.
+        let (finite_query, finite_d_context) = (finite_copy(query), finite_copy(d_context));
+        let query_rows = widen(
+            finite_query.as_deref().unwrap_or(query),
+            d_head,
+            wide_queries,
+            wide_head,
+        );
+        let d_context_rows = widen(
+            finite_d_context.as_deref().unwrap_or(d_context),
+            d_value,
+            wide_d_context,
+            wide_value,
+        );
         d_query_turned.fill(0.0);
 
         for (keys, is_whole) in call.plan.tiles(example, row) {
@@ -126,9 +140,15 @@ pub(super) unsafe fn backward_part<S: Simd>(
                     (d_key.as_mut_ptr().add(first_key * wide_head), wide_head),
                     into,
                 );
-                // dQ += dSᵀ · K, turned like the queries.
+                // dQ += dSᵀ · K, transposed like the queries.
+                let key_rows = &key[first_key * d_head..][..seen * d_head];
+                let finite_key = if call.may_hide(&tile) {
+                    finite_copy(key_rows)
+                } else {
+                    None
+                };
                 let columns = Scalars {
-                    start: key.as_ptr().add(first_key * d_head),
+                    start: finite_key.as_deref().unwrap_or(key_rows).as_ptr(),
                     row_stride: 1,
                     column_stride: d_head,
                 };
@@ -139,6 +159,17 @@ pub(super) unsafe fn backward_part<S: Simd>(
                     (d_query_turned.as_mut_ptr(), QUERIES),
                     Into::Sum,
                 );
+                if finite_key.is_some() {
+                    add_non_finite_by_key(room.d_scores, key_rows, d_head, d_query_turned);
+                }
+                if finite_d_context.is_some() {
+                    let sums = &mut d_value_sum[first_key * wide_value..][..seen * wide_value];
+                    add_non_finite_by_query(room.weights, d_context, d_value, (sums, wide_value));
+                }
+                if finite_query.is_some() {
+                    let sums = &mut d_key[first_key * wide_head..][..seen * wide_head];
+                    add_non_finite_by_query(room.d_scores, query, d_head, (sums, wide_head));
+                }
             }
         }
         let d_query = &mut out.d_query[written * d_head..][..count * d_head];
@@ -216,9 +247,10 @@ struct TileRoom<'a> {
     context_turned: &'a mut [f32],
     weights: &'a mut [f32],
     d_scores: &'a mut [f32],
-    log_sum_exp: &'a mut [f32],
-    /// What weights are multiplied by for the digits that `log_sum_exp` has no room for.
-    rest: &'a mut [f32],
+    /// The largest score of each row.
+    largest: &'a mut [f32],
+    /// One over the sum of each row, zero for one that is fully masked.
+    inverse: &'a mut [f32],
     mean: &'a mut [f32],
     factors: &'a mut [f32],
     slope: &'a mut [f32],
@@ -233,8 +265,8 @@ impl<'a> TileRoom<'a> {
             context_turned,
             weights,
             d_scores,
-            log_sum_exp,
-            rest,
+            largest,
+            inverse,
             mean,
             factors,
             slope,
@@ -256,8 +288,8 @@ impl<'a> TileRoom<'a> {
             context_turned,
             weights,
             d_scores,
-            log_sum_exp,
-            rest,
+            largest,
+            inverse,
             mean,
             factors,
             slope,
@@ -296,19 +328,14 @@ impl<'a> TileRoom<'a> {
             // one key alone, the difference is then zero and not a rounding.
             products_of_columns::<S>(self.context_turned, self.d_turned, self.mean);
         }
-        self.log_sum_exp.fill(f32::INFINITY);
-        self.rest.fill(1.0);
-        for i in 0..count {
-            let sum = f64::from(upstream.log_sum_exp[first + i]) * std::f64::consts::LOG2_E;
-            if sum.is_finite() {
-                // To a single number, an exponent near 10 is known to a millionth; what
-                // that leaves is a factor.
-                self.log_sum_exp[i] = sum as f32;
-                self.rest[i] = (f64::from(self.log_sum_exp[i]) - sum).exp2() as f32;
-            } else {
-                // A query that sees nothing weighs nothing: 2^(s - infinity). NaN stays.
-                self.log_sum_exp[i] = -sum as f32;
-            }
+        self.largest.fill(0.0);
+        self.inverse.fill(0.0);
+        let stats = upstream.stats[STATS * first..][..STATS * count]
+            .as_chunks()
+            .0;
+        for (i, &[largest, sum]) in stats.iter().enumerate() {
+            self.largest[i] = largest;
+            self.inverse[i] = if sum == 0.0 { 0.0 } else { 1.0 / sum };
         }
         if let Some(d_log_sum_exp) = upstream.d_log_sum_exp {
             for (mean, d) in self.mean.iter_mut().zip(&d_log_sum_exp[first..][..count]) {
@@ -369,17 +396,20 @@ impl<'a> TileRoom<'a> {
                 scores,
                 d_scores,
                 [
-                    self.log_sum_exp.as_ptr(),
-                    self.rest.as_ptr(),
+                    self.largest.as_ptr(),
+                    self.inverse.as_ptr(),
                     self.mean.as_ptr(),
                 ],
                 scale,
             );
-            if call.dropout.is_some() {
-                multiply::<S>(seen, scores, self.factors.as_ptr());
-            }
             if call.softcap.is_some() && wanted == Wanted::DProducts {
                 multiply::<S>(seen, d_scores, self.slope.as_ptr());
+            }
+            if call.may_hide(tile) {
+                clear_hidden::<S>(seen, scores, d_scores);
+            }
+            if call.dropout.is_some() {
+                multiply::<S>(seen, scores, self.factors.as_ptr());
             }
         }
     }

@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use super::Call;
 use super::kernel::KEYS;
 use super::kind::Kind;
-use super::score::soften;
+use super::score::{biased, soften};
 use super::scratch::Scratch;
 use super::simd::Simd;
 use crate::AttentionShape;
@@ -32,7 +32,7 @@ type Keys = (Range<usize>, bool);
 /// largest score and the sum.
 const LARGEST_AND_SUM: usize = 2;
 
-/// Context `[batch, heads, seq_q, d_value]` and log-sum-exp `[batch, heads, seq_q]` of a
+/// Context `[batch, heads, seq_q, d_value]` and statistics `[batch, heads, seq_q, 2]` of a
 /// few queries a head, without dropout.
 pub(super) fn forward(call: &Call<'_>) -> (Vec<f32>, Vec<f32>) {
     let AttentionShape {
@@ -74,7 +74,7 @@ pub(super) fn joined(
     [parts, queries, d_value]: [usize; 3],
 ) -> (Vec<f32>, Vec<f32>) {
     let width = d_value + LARGEST_AND_SUM;
-    let (mut context, mut log_sum_exp) = (Vec::new(), Vec::new());
+    let (mut context, mut stats) = (Vec::new(), Vec::new());
     for head in partial.chunks_exact(parts * queries * width) {
         for query in 0..queries {
             let part = |part: usize| &head[(part * queries + query) * width..][..width];
@@ -90,19 +90,17 @@ pub(super) fn joined(
                     *into += shrink * sum;
                 }
             }
-            // A query that saw nothing has a sum of zero, and zeros for its context.
+            stats.extend([largest, total]);
+            // A fully masked row has a sum of zero, and zeros for its context.
             if total == 0.0 {
-                log_sum_exp.push(f32::NEG_INFINITY);
                 continue;
             }
             for into in &mut context[first..] {
                 *into /= total;
             }
-            let exponent = f64::from(largest) + f64::from(total).log2();
-            log_sum_exp.push((exponent * std::f64::consts::LN_2) as f32);
         }
     }
-    (context, log_sum_exp)
+    (context, stats)
 }
 
 /// All queries of a key and value head through some of its keys.
@@ -165,7 +163,8 @@ pub(super) unsafe fn forward_part<S: Simd>(
             // SAFETY: the caller enabled the instructions.
             at += unsafe {
                 // What is hidden from one of them must not even be multiplied by zero.
-                if queries - at >= TOGETHER && *is_whole && call.sights.hidden.is_none() {
+                let may_hide = !is_whole || call.sights.hidden.is_some() || call.bias.is_some();
+                if queries - at >= TOGETHER && !may_hide {
                     tile.take::<S, TOGETHER>(at, query, partial, [scores, squares, turned])
                 } else {
                     tile.take::<S, 1>(at, query, partial, [scores, squares, turned])
@@ -263,7 +262,7 @@ impl SomeKeys<'_> {
         }
         if let Some(bias) = call.bias {
             for (score, key) in seen.iter_mut().zip(self.keys.clone()) {
-                *score += LOG2_E * bias.at([self.example, one.head, one.query, key]);
+                *score = biased(*score, bias.at([self.example, one.head, one.query, key]));
             }
         }
         if !self.is_whole || call.sights.hidden.is_some() {
@@ -460,7 +459,7 @@ unsafe fn gather_columns<S: Simd, const Q: usize, const W: usize>(
         let mut sums = [[S::splat(0.0); W]; Q];
         let mut row = value.as_ptr().add(column);
         for key in 0..count {
-            // What is hidden may be anything, NaN too; of several, nothing is hidden.
+            // A hidden value may be NaN. Several queries at once have no hidden keys.
             if Q > 1 || *weights.as_ptr().add(key) != 0.0 {
                 let mut numbers = [S::splat(0.0); W];
                 for (at, numbers) in numbers.iter_mut().enumerate() {

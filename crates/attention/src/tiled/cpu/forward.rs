@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::Call;
+use super::finite::{add_non_finite_by_key, finite_copy};
 use super::kernel::{
     Into, KEYS, QUERIES, Scalars, matmul, multiply, online_softmax, scale_columns, turn, turn_back,
 };
@@ -11,7 +12,7 @@ use super::scratch::Scratch;
 use super::simd::Simd;
 use crate::AttentionShape;
 
-/// One tile of queries, forward.
+/// One tile of queries, forward. `stats` gets the maximum and the sum of each row.
 ///
 /// # Safety
 ///
@@ -22,7 +23,7 @@ pub(super) unsafe fn forward_tile<S: Simd>(
     head: usize,
     queries: Range<usize>,
     context: &mut [f32],
-    log_sum_exp: &mut [f32],
+    stats: &mut [f32],
 ) {
     let AttentionShape {
         heads,
@@ -99,8 +100,14 @@ pub(super) unsafe fn forward_tile<S: Simd>(
                 write_factors(dropout, &tile, factors);
                 multiply::<S>(count, scores.as_mut_ptr(), factors.as_ptr());
             }
+            let rows = &value[first * d_value..][..count * d_value];
+            let finite = if call.may_hide(&tile) {
+                finite_copy(rows)
+            } else {
+                None
+            };
             let columns = Scalars {
-                start: value.as_ptr().add(first * d_value),
+                start: finite.as_deref().unwrap_or(rows).as_ptr(),
                 row_stride: 1,
                 column_stride: d_value,
             };
@@ -111,19 +118,18 @@ pub(super) unsafe fn forward_tile<S: Simd>(
                 (sums.as_mut_ptr(), QUERIES),
                 Into::Sum,
             );
+            if finite.is_some() {
+                add_non_finite_by_key(scores, rows, d_value, sums);
+            }
         }
     }
 
     let mut shares = [0.0; QUERIES];
-    for (i, into) in log_sum_exp.iter_mut().enumerate() {
-        // A query that saw nothing has a sum of zero, and zeros for its context.
-        if sum[i] == 0.0 {
-            *into = f32::NEG_INFINITY;
-        } else {
+    for (i, row) in stats.as_chunks_mut().0.iter_mut().enumerate() {
+        *row = [largest[i], sum[i]];
+        // A fully masked row has a sum of zero, and zeros for its context.
+        if sum[i] != 0.0 {
             shares[i] = 1.0 / sum[i];
-            // Rounded once: every weight of the backward pass follows from it.
-            let exponent = f64::from(largest[i]) + f64::from(sum[i]).log2();
-            *into = (exponent * std::f64::consts::LN_2) as f32;
         }
     }
     // SAFETY: the caller enabled the instructions.

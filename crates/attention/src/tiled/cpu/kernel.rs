@@ -323,37 +323,58 @@ pub(super) unsafe fn online_softmax<S: Simd>(
     }
 }
 
-/// Scores become weights by the log-sum-exp of their queries (both in units of log
-/// 2), `rest · 2^(score - log_sum_exp)`, and the gradients by weights become those by
-/// scores: `scale · weight · (d_weight - mean)`.
+/// Scores become weights, `inverse · 2^(score - largest)` in units of log 2, and the gradients
+/// by weights become those by scores: `scale · weight · (d_weight - mean)`.
 ///
 /// # Safety
 ///
 /// The instructions of `S` are enabled; `scores` and `d_weights` have `keys` rows,
-/// `log_sum_exp`, `rest` and `mean` one row, of [`QUERIES`] numbers each.
+/// `largest`, `inverse` and `mean` one row, of [`QUERIES`] numbers each.
 #[inline(always)]
 pub(super) unsafe fn softmax_backward<S: Simd>(
     keys: usize,
     scores: *mut f32,
     d_weights: *mut f32,
-    [log_sum_exp, rest, mean]: [*const f32; 3],
+    [largest, inverse, mean]: [*const f32; 3],
     scale: f32,
 ) {
     // SAFETY: all places are within what the caller promised.
     unsafe {
-        let scale = S::splat(scale);
+        let (scale, zero) = (S::splat(scale), S::splat(0.0));
         for lanes in (0..QUERIES).step_by(S::LANES) {
-            let log_sum_exp = S::load(log_sum_exp.add(lanes));
-            let rest = S::load(rest.add(lanes));
+            let largest = S::load(largest.add(lanes));
+            let inverse = S::load(inverse.add(lanes));
             let mean = S::load(mean.add(lanes));
             for key in 0..keys {
                 let place = scores.add(key * QUERIES + lanes);
-                let weight = S::mul(rest, S::exp2(S::sub(S::load(place), log_sum_exp)));
+                // No weight exceeds 1, even if a score were rounded differently this time.
+                let exponent = S::min(zero, S::sub(S::load(place), largest));
+                let weight = S::mul(inverse, S::exp2(exponent));
                 S::store(place, weight);
                 let place = d_weights.add(key * QUERIES + lanes);
                 let difference = S::sub(S::load(place), mean);
                 S::store(place, S::mul(S::mul(scale, weight), difference));
             }
+        }
+    }
+}
+
+/// Sets the gradients of a tile to zero where the weight is zero: a hidden key or value may
+/// have made them NaN. Where the weight is NaN they become NaN.
+///
+/// # Safety
+///
+/// The instructions of `S` are enabled; both have `keys` rows of [`QUERIES`] numbers.
+#[inline(always)]
+pub(super) unsafe fn clear_hidden<S: Simd>(keys: usize, weights: *const f32, d_scores: *mut f32) {
+    // SAFETY: all elements are within what the caller promised.
+    unsafe {
+        let zero = S::splat(0.0);
+        for at in (0..keys * QUERIES).step_by(S::LANES) {
+            let weight = S::load(weights.add(at));
+            let d_score = S::load(d_scores.add(at));
+            let cleared = S::choose(S::above(weight, zero), d_score, S::mul(weight, zero));
+            S::store(d_scores.add(at), cleared);
         }
     }
 }

@@ -106,10 +106,10 @@ macro_rules! kernels {
                 head: usize,
                 queries: Range<usize>,
                 context: &mut [f32],
-                log_sum_exp: &mut [f32],
+                stats: &mut [f32],
             ) {
                 // SAFETY: they are enabled here.
-                unsafe { forward_tile::<$simd>(call, head, queries, context, log_sum_exp) }
+                unsafe { forward_tile::<$simd>(call, head, queries, context, stats) }
             }
 
             #[target_feature(enable = $features)]

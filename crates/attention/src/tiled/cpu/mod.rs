@@ -7,6 +7,7 @@
 
 mod backward;
 mod few;
+mod finite;
 mod forward;
 mod kernel;
 mod kind;
@@ -80,6 +81,12 @@ impl Call<'_> {
             && self.bias.is_none()
             && self.sights.hidden.is_none()
     }
+
+    /// Whether a weight of a tile may be zero because its key is hidden: by the pattern, by a
+    /// mask, or by a bias of minus infinity or any other large negative constant.
+    fn may_hide(&self, tile: &score::Tile) -> bool {
+        !tile.is_whole || self.sights.hidden.is_some() || self.bias.is_some()
+    }
 }
 
 /// The tiles of a call.
@@ -93,11 +100,12 @@ pub(super) fn plan(settings: &TiledSettings) -> Arc<TilePlan> {
 }
 
 /// What the backward pass knows besides the call.
+#[derive(Clone, Copy)]
 pub(super) struct Upstream<'a> {
     /// `[batch, heads, seq_q, d_value]`
     pub(super) context: &'a [f32],
-    /// `[batch, heads, seq_q]`
-    pub(super) log_sum_exp: &'a [f32],
+    /// `[batch, heads, seq_q, 2]`: what [`forward`] returned beside the context.
+    pub(super) stats: &'a [f32],
     /// `[batch, heads, seq_q, d_value]`: the gradient that arrives at the context.
     pub(super) d_context: &'a [f32],
     /// `[batch, heads, seq_q]`: the gradient that arrives at the log-sum-exp, if any.
@@ -111,38 +119,79 @@ pub(super) struct Gradients {
     pub(super) value: Vec<f32>,
 }
 
-/// Context `[batch, heads, seq_q, d_value]` and log-sum-exp `[batch, heads, seq_q]`.
+/// Context `[batch, heads, seq_q, d_value]` and, for each row, the maximum of its scores in
+/// units of log 2 and the sum of `2^(score - maximum)`: `[batch, heads, seq_q, 2]`.
+///
+/// The two are not joined to a log-sum-exp, which has no digits left for the sum where the
+/// maximum is large.
 pub(super) fn forward(call: &Call<'_>) -> (Vec<f32>, Vec<f32>) {
     let shape = call.shape;
     if shape.seq_q <= few::FEW && call.dropout.is_none() {
         return few::forward(call);
     }
+    forward_by_tiles(call)
+}
+
+fn forward_by_tiles(call: &Call<'_>) -> (Vec<f32>, Vec<f32>) {
+    let shape = call.shape;
     let heads = shape.batch * shape.heads;
     let mut context = vec![0.0; heads * shape.seq_q * shape.d_value];
-    let mut log_sum_exp = vec![0.0; heads * shape.seq_q];
+    let mut stats = vec![0.0; heads * shape.seq_q * STATS];
     let run = Kind::here().forward();
     context
         .par_chunks_mut(shape.seq_q * shape.d_value)
-        .zip(log_sum_exp.par_chunks_mut(shape.seq_q))
+        .zip(stats.par_chunks_mut(shape.seq_q * STATS))
         .enumerate()
-        .for_each(|(head, (context, log_sum_exp))| {
+        .for_each(|(head, (context, stats))| {
             context
                 .par_chunks_mut(QUERIES * shape.d_value)
-                .zip(log_sum_exp.par_chunks_mut(QUERIES))
+                .zip(stats.par_chunks_mut(QUERIES * STATS))
                 .enumerate()
-                .for_each(|(tile, (context, log_sum_exp))| {
+                .for_each(|(tile, (context, stats))| {
                     let first = tile * QUERIES;
-                    let queries = first..first + log_sum_exp.len();
+                    let queries = first..first + stats.len() / STATS;
                     // SAFETY: `run` was chosen for this processor.
-                    unsafe { run(call, head, queries, context, log_sum_exp) };
+                    unsafe { run(call, head, queries, context, stats) };
                 });
         });
-    (context, log_sum_exp)
+    (context, stats)
+}
+
+/// Numbers of a row in the statistics of the softmax: its maximum and its sum.
+pub(super) const STATS: usize = 2;
+
+/// The log-sum-exp of each row, `[batch, heads, seq_q]`; minus infinity if it is fully masked.
+pub(super) fn log_sum_exp(stats: &[f32]) -> Vec<f32> {
+    stats
+        .as_chunks()
+        .0
+        .iter()
+        .map(|&[largest, sum]| {
+            let exponent = f64::from(largest) + f64::from(sum).log2();
+            (exponent * std::f64::consts::LN_2) as f32
+        })
+        .collect()
+}
+
+/// Whether the backward pass needs statistics of its own. Those of [`few`] come from dot
+/// products that are added up in another order: a score of a million differs by a tenth.
+fn needs_stats_of_tiles(call: &Call<'_>, stats: &[f32]) -> bool {
+    /// Up to this size, weights of both orders differ by a few millionths.
+    const SMALL: f32 = 32.0;
+    let is_large = |row: &[f32; STATS]| row[0].abs() > SMALL && row[1] != 0.0;
+    call.shape.seq_q <= few::FEW
+        && call.dropout.is_none()
+        && stats.as_chunks().0.iter().any(is_large)
 }
 
 /// The gradients of a call.
 pub(super) fn backward(call: &Call<'_>, upstream: &Upstream<'_>) -> Gradients {
     let shape = call.shape;
+    let stats = needs_stats_of_tiles(call, upstream.stats).then(|| forward_by_tiles(call).1);
+    let upstream = &Upstream {
+        stats: stats.as_deref().unwrap_or(upstream.stats),
+        ..*upstream
+    };
     let mut d_query = vec![0.0; call.query.len()];
     let keys = shape.batch * shape.kv_heads * shape.seq_k;
     let mut d_key = vec![0.0; keys * shape.d_head];
@@ -205,6 +254,11 @@ pub(super) fn backward_of_bias(
     dims: [usize; 4],
 ) -> Vec<f32> {
     let shape = call.shape;
+    let stats = needs_stats_of_tiles(call, upstream.stats).then(|| forward_by_tiles(call).1);
+    let upstream = &Upstream {
+        stats: stats.as_deref().unwrap_or(upstream.stats),
+        ..*upstream
+    };
     let [batch, heads, seq_q, seq_k] = dims;
     let strides = [if seq_q > 1 { seq_k } else { 0 }, usize::from(seq_k > 1)];
     let run = Kind::here().backward_of_bias();

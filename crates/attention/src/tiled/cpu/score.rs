@@ -62,7 +62,7 @@ pub(super) unsafe fn finish_scores<S: Simd>(
             for (at, key) in tile.keys.clone().enumerate() {
                 let row = &mut scores[at * QUERIES..][..QUERIES];
                 for (score, query) in row.iter_mut().zip(tile.queries.clone()) {
-                    *score += LOG2_E * bias.at([tile.example, tile.head, query, key]);
+                    *score = biased(*score, bias.at([tile.example, tile.head, query, key]));
                 }
             }
         }
@@ -73,6 +73,30 @@ pub(super) unsafe fn finish_scores<S: Simd>(
                 hide::<S>(scores[at * QUERIES..].as_mut_ptr(), seen);
             }
         }
+    }
+}
+
+/// A score in units of log 2 with a bias in natural units added. Minus infinity hides the key;
+/// any other sum is finite, however large the constant that somebody masks with.
+#[inline(always)]
+pub(super) fn biased(score: f32, bias: f32) -> f32 {
+    /// Still finite in units of log 2.
+    const LOWEST_BIAS: f32 = -2e38;
+    const LOWEST_SCORE: f32 = LOWEST_BIAS * LOG2_E;
+    if bias == f32::NEG_INFINITY {
+        return bias;
+    }
+    // `f32::max` would lose NaN.
+    let bias = if bias < LOWEST_BIAS {
+        LOWEST_BIAS
+    } else {
+        bias
+    };
+    let sum = score + LOG2_E * bias;
+    if sum < LOWEST_SCORE {
+        LOWEST_SCORE
+    } else {
+        sum
     }
 }
 

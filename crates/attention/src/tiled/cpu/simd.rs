@@ -28,6 +28,8 @@ pub(super) trait Simd: Copy {
     unsafe fn fma(a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
     /// The larger of both; `b` where either is NaN.
     unsafe fn max(a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// The smaller of both; `b` where either is NaN.
+    unsafe fn min(a: Self::Vector, b: Self::Vector) -> Self::Vector;
     unsafe fn div(a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// A bit for each lane, set where `a` is above `b`.
     unsafe fn above(a: Self::Vector, b: Self::Vector) -> u64;
@@ -111,6 +113,10 @@ mod x86 {
         #[inline(always)]
         unsafe fn max(a: __m512, b: __m512) -> __m512 {
             unsafe { _mm512_max_ps(a, b) }
+        }
+        #[inline(always)]
+        unsafe fn min(a: __m512, b: __m512) -> __m512 {
+            unsafe { _mm512_min_ps(a, b) }
         }
         #[inline(always)]
         unsafe fn div(a: __m512, b: __m512) -> __m512 {
@@ -221,6 +227,10 @@ mod x86 {
             unsafe { _mm256_max_ps(a, b) }
         }
         #[inline(always)]
+        unsafe fn min(a: __m256, b: __m256) -> __m256 {
+            unsafe { _mm256_min_ps(a, b) }
+        }
+        #[inline(always)]
         unsafe fn div(a: __m256, b: __m256) -> __m256 {
             unsafe { _mm256_div_ps(a, b) }
         }
@@ -329,6 +339,10 @@ impl Simd for Portable {
     #[inline(always)]
     unsafe fn max(a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
         std::array::from_fn(|i| if a[i] > b[i] { a[i] } else { b[i] })
+    }
+    #[inline(always)]
+    unsafe fn min(a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
+        std::array::from_fn(|i| if a[i] < b[i] { a[i] } else { b[i] })
     }
     #[inline(always)]
     unsafe fn div(a: [f32; 8], b: [f32; 8]) -> [f32; 8] {

@@ -99,21 +99,21 @@ fn compute<T: AsMut<[f32]>>(
         },
     };
     let mut context = Vec::new();
-    let mut log_sum_exp = Vec::new();
+    let mut stats = Vec::new();
     for head in 0..2 {
         for queries in tiles(seq_q, QUERIES) {
             let mut some_context = zeros(queries.len() * d_value);
-            let mut some_sums = zeros(queries.len());
+            let mut some_sums = zeros(STATS * queries.len());
             let (into, sums) = (some_context.as_mut(), some_sums.as_mut());
             unsafe { kind.forward()(&call, head, queries, into, sums) };
             context.extend_from_slice(into);
-            log_sum_exp.extend_from_slice(sums);
+            stats.extend_from_slice(sums);
         }
     }
-    let (mut kept_context, mut kept_sums) = (place(&context), place(&log_sum_exp));
+    let (mut kept_context, mut kept_sums) = (place(&context), place(&stats));
     let upstream = Upstream {
         context: kept_context.as_mut(),
-        log_sum_exp: kept_sums.as_mut(),
+        stats: kept_sums.as_mut(),
         d_context: d_context.as_mut(),
         d_log_sum_exp: Some(d_log_sum_exp.as_mut()),
     };
@@ -132,7 +132,7 @@ fn compute<T: AsMut<[f32]>>(
     let copy = |mut tensor: T| tensor.as_mut().to_vec();
     [
         context,
-        log_sum_exp,
+        stats,
         copy(d_query),
         copy(d_key),
         copy(d_value_sum),
@@ -141,7 +141,7 @@ fn compute<T: AsMut<[f32]>>(
 }
 
 /// Three queries of each of two heads that share keys, with every option but dropout, or
-/// with nothing hidden: by the kernel for a few, in two parts of the keys, and by that for
+/// with nothing hidden and no bias: by the kernel for a few, in two parts of the keys, and by that for
 /// many. Both contexts.
 fn compute_few<T: AsMut<[f32]>>(
     kind: Kind,
@@ -179,7 +179,8 @@ fn compute_few<T: AsMut<[f32]>>(
         scale: 0.3,
         softcap: Some(2.0),
         alibi: Some(&[0.02, 0.01]),
-        bias: Some(Spread::new(bias.as_mut(), [1, 2, seq_q, seq_k])),
+        // A bias may hide: with one, queries are taken one by one.
+        bias: hides.then(|| Spread::new(&*bias.as_mut(), [1, 2, seq_q, seq_k])),
         dropout: None,
         query: query.as_mut(),
         key: heads(&key.as_mut()[apart[0]..], apart[0]),
@@ -196,7 +197,7 @@ fn compute_few<T: AsMut<[f32]>>(
     let (few, few_sums) = few::joined(&partial, [2, 2 * seq_q, d_value]);
     let (mut many, mut many_sums) = (vec![], vec![]);
     for head in 0..2 {
-        let (mut context, mut sums) = (vec![0.0; seq_q * d_value], vec![0.0; seq_q]);
+        let (mut context, mut sums) = (vec![0.0; seq_q * d_value], vec![0.0; STATS * seq_q]);
         unsafe { kind.forward()(&call, head, 0..seq_q, &mut context, &mut sums) };
         many.extend(context);
         many_sums.extend(sums);

@@ -5,7 +5,9 @@ use cubecl::prelude::*;
 use super::call::Call;
 use super::device_plan::Rowwise;
 use super::layout::Layout;
-use super::score::{Head, Tile, drawn_by, factor, finish_scores, slope, weight};
+use super::score::{
+    Head, Tile, drawn_by, factor, finish_scores, inverse_of_sum, may_hide, slope, visible, weight,
+};
 use super::tile::{Four, Room, Rows, add_weighted, multiply, put_weights, store_sums};
 
 /// A cube computes a tile of keys of a head, query tile by query tile, for all the heads of
@@ -16,7 +18,7 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
     key: &[Vector<E, N>],
     value: &[Vector<E, N>],
     d_context: &[Vector<E, N>],
-    log_sum_exp: &[f32],
+    stats: &[f32],
     means: &[f32],
     plan: &[u32],
     table: &[u32],
@@ -57,7 +59,8 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
     let mut slopes = Array::<f32>::new(comptime!(layout.own()));
     let mut factors = Array::<f32>::new(comptime!(layout.own()));
     let mut products = Array::<f32>::new(comptime!(layout.own()));
-    let mut sizes = Array::<f32>::new(columns);
+    let mut most = Array::<f32>::new(columns);
+    let mut inverse = Array::<f32>::new(columns);
     let mut mean = Array::<f32>::new(columns);
     let mut one = Array::<f32>::new(rows);
     #[unroll]
@@ -100,11 +103,14 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
                 #[unroll]
                 for j in 0..columns {
                     let row = tile.query + across * 4 + comptime!(layout.column(j));
-                    sizes[j] = 0.0f32;
+                    most[j] = 0.0f32;
+                    inverse[j] = 0.0f32;
                     mean[j] = 0.0f32;
                     if row < seq_q {
-                        sizes[j] = log_sum_exp[of_head * seq_q + row];
-                        mean[j] = means[of_head * seq_q + row];
+                        let at = of_head * seq_q + row;
+                        most[j] = stats[2 * at];
+                        inverse[j] = inverse_of_sum(stats[2 * at + 1]);
+                        mean[j] = means[at];
                     }
                 }
                 multiply::<E, N>(
@@ -145,7 +151,8 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
                     let query_in = across * 4 + comptime!(layout.column(j));
                     #[unroll]
                     for i in 0..rows {
-                        weights[i * columns + j] = weight(products[i * columns + j], sizes[j]);
+                        let share = weight(products[i * columns + j], most[j]) * inverse[j];
+                        weights[i * columns + j] = share;
                         // What the values are weighted by.
                         products[i * columns + j] = weights[i * columns + j];
                     }
@@ -161,6 +168,7 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
                         }
                     }
                 }
+                let hides = may_hide(&tile, call, is_plain);
                 put_weights::<E>(&mut products, &mut room, layout);
                 add_weighted::<E, N>(
                     d_context,
@@ -168,6 +176,7 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
                     tile.query,
                     &mut room,
                     &mut value_sums,
+                    hides,
                     value_blocks,
                     layout,
                 );
@@ -198,7 +207,7 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
                                 d_score *= slopes[i * columns + j];
                             }
                         }
-                        products[i * columns + j] = d_score;
+                        products[i * columns + j] = visible(d_score, weights[i * columns + j]);
                     }
                 }
                 put_weights::<E>(&mut products, &mut room, layout);
@@ -208,6 +217,7 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
                     tile.query,
                     &mut room,
                     &mut key_sums,
+                    hides,
                     key_blocks,
                     layout,
                 );

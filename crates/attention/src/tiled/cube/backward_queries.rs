@@ -5,7 +5,10 @@ use cubecl::prelude::*;
 use super::call::Call;
 use super::device_plan::Rowwise;
 use super::layout::Layout;
-use super::score::{Drawn, Head, Tile, drawn_by, factor, finish_scores, slope, weight};
+use super::score::{
+    Drawn, Head, Tile, drawn_by, factor, finish_scores, inverse_of_sum, may_hide, slope, visible,
+    weight,
+};
 use super::tile::{Four, Room, Rows, add_weighted, multiply, put_weights, store_sums};
 
 /// A cube computes a tile of queries of a head, key tile by key tile.
@@ -15,7 +18,7 @@ pub(super) fn backward_queries<E: Float, N: Size, M: Numeric>(
     key: &[Vector<E, N>],
     value: &[Vector<E, N>],
     d_context: &[Vector<E, N>],
-    log_sum_exp: &[f32],
+    stats: &[f32],
     means: &[f32],
     plan: &[u32],
     table: &[u32],
@@ -62,7 +65,8 @@ pub(super) fn backward_queries<E: Float, N: Size, M: Numeric>(
     let mut weights = Array::<f32>::new(comptime!(layout.own()));
     let mut slopes = Array::<f32>::new(comptime!(layout.own()));
     let mut products = Array::<f32>::new(comptime!(layout.own()));
-    let mut sizes = Array::<f32>::new(rows);
+    let mut most = Array::<f32>::new(rows);
+    let mut inverse = Array::<f32>::new(rows);
     let mut mean = Array::<f32>::new(rows);
     let mut one = Array::<f32>::new(rows);
     let mut sums = Array::<Four>::new(comptime!(layout.rows * blocks * layout.fours));
@@ -71,11 +75,14 @@ pub(super) fn backward_queries<E: Float, N: Size, M: Numeric>(
     #[unroll]
     for i in 0..rows {
         let row = first + down + i * side;
-        sizes[i] = 0.0f32;
+        most[i] = 0.0f32;
+        inverse[i] = 0.0f32;
         mean[i] = 0.0f32;
         if row < seq_q {
-            sizes[i] = log_sum_exp[of_head * seq_q + row];
-            mean[i] = means[of_head * seq_q + row];
+            let at = of_head * seq_q + row;
+            most[i] = stats[2 * at];
+            inverse[i] = inverse_of_sum(stats[2 * at + 1]);
+            mean[i] = means[at];
         }
         one[i] = 1.0f32;
         #[unroll]
@@ -140,7 +147,8 @@ pub(super) fn backward_queries<E: Float, N: Size, M: Numeric>(
             for i in 0..rows {
                 #[unroll]
                 for j in 0..columns {
-                    weights[i * columns + j] = weight(products[i * columns + j], sizes[i]);
+                    let share = weight(products[i * columns + j], most[i]) * inverse[i];
+                    weights[i * columns + j] = share;
                 }
             }
             multiply::<E, N>(
@@ -178,11 +186,14 @@ pub(super) fn backward_queries<E: Float, N: Size, M: Numeric>(
                             d_score *= slopes[i * columns + j];
                         }
                     }
-                    products[i * columns + j] = d_score;
+                    products[i * columns + j] = visible(d_score, weights[i * columns + j]);
                 }
             }
             put_weights::<E>(&mut products, &mut room, layout);
-            add_weighted::<E, N>(key, &keys, tile.key, &mut room, &mut sums, blocks, layout);
+            let hides = may_hide(&tile, call, is_plain);
+            add_weighted::<E, N>(
+                key, &keys, tile.key, &mut room, &mut sums, hides, blocks, layout,
+            );
         }
     }
 

@@ -1,11 +1,11 @@
-//! The context and the log-sum-exp of some queries.
+//! The context, the log-sum-exp and the softmax statistics of some queries.
 
 use cubecl::prelude::*;
 
 use super::call::Call;
 use super::device_plan::Rowwise;
 use super::layout::Layout;
-use super::score::{Drawn, Head, LOWEST, Tile, drawn_by, factor, finish_scores, weight};
+use super::score::{Drawn, Head, LOWEST, Tile, drawn_by, factor, finish_scores, may_hide, weight};
 use super::tile::{
     Four, Room, Rows, across_units, add_weighted, multiply, put_weights, store_sums,
 };
@@ -22,6 +22,7 @@ pub(super) fn forward<E: Float, N: Size, M: Numeric>(
     bias: &[E],
     context: &mut [Vector<E, N>],
     log_sum_exp: &mut [f32],
+    stats: &mut [f32],
     call: &Call,
     #[comptime] layout: Layout,
     #[comptime] blocks: usize,
@@ -157,8 +158,9 @@ pub(super) fn forward<E: Float, N: Size, M: Numeric>(
                 }
             }
             put_weights::<E>(&mut scores, &mut room, layout);
+            let hides = may_hide(&tile, call, is_plain);
             add_weighted::<E, N>(
-                value, &values, tile.key, &mut room, &mut sums, blocks, layout,
+                value, &values, tile.key, &mut room, &mut sums, hides, blocks, layout,
             );
         }
     }
@@ -175,11 +177,16 @@ pub(super) fn forward<E: Float, N: Size, M: Numeric>(
     #[unroll]
     for i in 0..rows {
         let row = first + down + i * side;
+        let at = of_head * seq_q + row;
+        if across == 0 && row < seq_q {
+            stats[2 * at] = most[i];
+            stats[2 * at + 1] = sum[i];
+        }
         // At least 1, from the largest score itself, unless nothing was seen; then the
         // context is zero already, and any positive number keeps it.
         sum[i] = max(sum[i], 0.5f32);
         if across == 0 && row < seq_q {
-            log_sum_exp[of_head * seq_q + row] = most[i] + sum[i].ln();
+            log_sum_exp[at] = most[i] + sum[i].ln();
         }
     }
     store_sums::<E, N>(context, &contexts, first, &sums, &sum, blocks, layout);

@@ -41,7 +41,7 @@ impl TiledForward for Cube {
         hidden: MoreHidden<Self>,
         bias: Bias<Self>,
         settings: TiledSettings,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         let client = query.client.clone();
         let dtype = query.dtype();
         let Some(layouts) = layouts(&client.device().client(), dtype, &settings) else {
@@ -54,7 +54,11 @@ impl TiledForward for Cube {
             let dims = [shape.batch, shape.heads, shape.seq_q, width];
             TensorIr::uninit(client.create_empty_handle(), Shape::from(dims), dtype)
         };
-        let outputs = [result(shape.d_value, dtype), result(1, DType::F32)];
+        let outputs = [
+            result(shape.d_value, dtype),
+            result(1, DType::F32),
+            result(2, DType::F32),
+        ];
         let queued = Queued {
             described: CustomOpIr::new("zoo::tiled_forward", &inputs, &outputs),
             settings,
@@ -63,10 +67,10 @@ impl TiledForward for Cube {
             has_bias,
         };
         let described = OperationIr::Custom(queued.described.clone());
-        let [context, log_sum_exp] = client
+        let [context, log_sum_exp, stats] = client
             .register(StreamId::current(), described, Forward(queued))
             .outputs();
-        (context, log_sum_exp)
+        (context, log_sum_exp, stats)
     }
 }
 
@@ -90,7 +94,7 @@ impl TiledBackward for Cube {
             saved.key.into_ir(),
             saved.value.into_ir(),
             saved.context.into_ir(),
-            saved.log_sum_exp.into_ir(),
+            saved.stats.into_ir(),
             arrived.d_context.into_ir(),
         ];
         let (has_mask, has_bias) = push_more(&mut inputs, saved.hidden, saved.bias);
@@ -209,7 +213,7 @@ impl Operation<Runtime> for Backward {
         let Self(queued) = self;
         let mut inputs = Inputs::of(handles, &queued.described);
         let [query, key, value] = [inputs.float(), inputs.float(), inputs.float()];
-        let [context, log_sum_exp, d_context] = [inputs.float(), inputs.float(), inputs.float()];
+        let [context, stats, d_context] = [inputs.float(), inputs.float(), inputs.float()];
         let given = Given {
             query,
             key,
@@ -219,7 +223,7 @@ impl Operation<Runtime> for Backward {
         };
         let back = GivenBack {
             context,
-            log_sum_exp,
+            stats,
             d_context,
             d_log_sum_exp: inputs.take(),
         };

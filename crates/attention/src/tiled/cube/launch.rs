@@ -33,7 +33,7 @@ pub(super) struct Given {
 #[derive(Clone)]
 pub(super) struct GivenBack {
     pub(super) context: CubeTensor,
-    pub(super) log_sum_exp: CubeTensor,
+    pub(super) stats: CubeTensor,
     pub(super) d_context: CubeTensor,
     pub(super) d_log_sum_exp: Option<CubeTensor>,
 }
@@ -41,17 +41,18 @@ pub(super) struct GivenBack {
 /// Units of a cube that computes means.
 const MEANS: u32 = 64;
 
-/// Context and log-sum-exp.
+/// Context, log-sum-exp and softmax statistics.
 pub(super) fn launch_forward(
     given: Given,
     settings: &TiledSettings,
     layout: Layout,
-) -> [CubeTensor; 2] {
+) -> [CubeTensor; 3] {
     let shape = &settings.shape;
     let ready = Ready::new(given, None, settings);
     let plan = ready.plan(settings, layout, Rowwise::Queries);
     let context = ready.empty([shape.batch, shape.heads, shape.seq_q, shape.d_value]);
     let log_sum_exp = ready.empty_wide([shape.batch, shape.heads, shape.seq_q, 1]);
+    let stats = ready.empty_wide([shape.batch, shape.heads, shape.seq_q, 2]);
     let (mask, mask_type) = ready.mask(&plan);
     // SAFETY: the kernel reads and writes within the tensors, whose sizes the call tells.
     unsafe {
@@ -69,6 +70,7 @@ pub(super) fn launch_forward(
             ready.bias(&plan),
             buffer(&context),
             buffer(&log_sum_exp),
+            buffer(&stats),
             ready.call(settings, &plan.words),
             layout,
             layout.blocks(shape.d_value),
@@ -77,7 +79,7 @@ pub(super) fn launch_forward(
             mask_type,
         );
     }
-    [context, log_sum_exp]
+    [context, log_sum_exp, stats]
 }
 
 /// The gradients by query, key and value.
@@ -90,7 +92,7 @@ pub(super) fn launch_backward(
     let shape = &settings.shape;
     let ready = Ready::new(given, Some(back.d_context), settings);
     let context = into_contiguous(back.context);
-    let log_sum_exp = into_contiguous(back.log_sum_exp);
+    let stats = into_contiguous(back.stats);
     let d_log_sum_exp = back.d_log_sum_exp.map(into_contiguous);
 
     let plan = ready.plan(settings, layout, Rowwise::Queries);
@@ -108,7 +110,7 @@ pub(super) fn launch_backward(
             ready.width,
             buffer(&context),
             buffer(&ready.d_context),
-            buffer(d_log_sum_exp.as_ref().unwrap_or(&log_sum_exp)),
+            buffer(d_log_sum_exp.as_ref().unwrap_or(&stats)),
             buffer(&means),
             ready.call(settings, &plan.words),
             u32::from(d_log_sum_exp.is_some()),
@@ -129,7 +131,7 @@ pub(super) fn launch_backward(
             buffer(&ready.key),
             buffer(&ready.value),
             buffer(&ready.d_context),
-            buffer(&log_sum_exp),
+            buffer(&stats),
             buffer(&means),
             plan.buffer(),
             ready.table(&plan),
@@ -160,7 +162,7 @@ pub(super) fn launch_backward(
             buffer(&ready.key),
             buffer(&ready.value),
             buffer(&ready.d_context),
-            buffer(&log_sum_exp),
+            buffer(&stats),
             buffer(&means),
             plan.buffer(),
             ready.table(&plan),

@@ -182,9 +182,15 @@ impl Layout {
         self.weights_at() + self.down() * self.weight_stride()
     }
 
+    /// Where it is noted that a matrix has elements that are not finite.
+    pub(super) fn flag_at(self) -> usize {
+        self.words_at() + self.units() * self.rows.div_ceil(4)
+    }
+
     /// All that is in `f32`, in fours.
     pub(super) fn shared(self) -> usize {
-        self.words_at() + self.units() * self.rows.div_ceil(4)
+        // Two, so that matrices begin at multiples of 32 bytes.
+        self.flag_at() + 2
     }
 
     pub(crate) fn shared_bytes(self) -> usize {

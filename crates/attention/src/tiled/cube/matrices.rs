@@ -8,8 +8,9 @@
 use cubecl::cmma::{self, MatrixIdent, MatrixLayout};
 use cubecl::prelude::*;
 
+use super::finite::load_finite;
 use super::layout::{Layout, MATRIX};
-use super::tile::{Four, Room, Rows, Stored, load, take_numbers, weights_of_row};
+use super::tile::{Four, Room, Rows, Stored, take_numbers, weights_of_row};
 
 /// `left · rightᵀ` for a tile.
 #[cube]
@@ -36,6 +37,7 @@ pub(super) fn multiply<E: Float, N: Size>(
             first_left,
             number * chunk,
             room,
+            false,
             0usize,
             comptime!([layout.down(), layout.chunk]),
             comptime!(layout.chunk_stride()),
@@ -47,6 +49,7 @@ pub(super) fn multiply<E: Float, N: Size>(
             first_right,
             number * chunk,
             room,
+            false,
             comptime!(layout.second_at()),
             comptime!([layout.across(), layout.chunk]),
             comptime!(layout.chunk_stride()),
@@ -99,6 +102,7 @@ pub(super) fn add_weighted<E: Float, N: Size>(
     first: usize,
     room: &mut Room<E>,
     sums: &mut Array<Four>,
+    may_hide: bool,
     #[comptime] blocks: usize,
     #[comptime] layout: Layout,
 ) {
@@ -116,6 +120,7 @@ pub(super) fn add_weighted<E: Float, N: Size>(
             first,
             block * wide,
             room,
+            may_hide,
             comptime!(layout.second_at()),
             comptime!([layout.across(), layout.across() / 4]),
             comptime!(layout.half_stride()),
@@ -169,6 +174,7 @@ fn bring<E: Float, N: Size>(
     first: usize,
     first_four: usize,
     room: &mut Room<E>,
+    may_hide: bool,
     #[comptime] to: usize,
     #[comptime] size: [usize; 2],
     #[comptime] stride: usize,
@@ -182,8 +188,16 @@ fn bring<E: Float, N: Size>(
         let at = unit + step * comptime!(layout.units());
         let row = at / fours;
         let four = at % fours;
-        room.halves[to + row * stride + four] =
-            load::<E, N>(matrix, matrix_rows, first + row, first_four + four);
+        let loaded = load_finite::<E, N>(
+            matrix,
+            matrix_rows,
+            first + row,
+            first_four + four,
+            may_hide,
+            &mut room.wide,
+            layout,
+        );
+        room.halves[to + row * stride + four] = loaded;
     }
 }
 

@@ -15,6 +15,7 @@ mod backward_keys;
 mod backward_queries;
 mod call;
 mod device_plan;
+mod finite;
 mod forward;
 mod fused;
 mod launch;

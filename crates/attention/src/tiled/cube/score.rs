@@ -8,9 +8,17 @@ use super::device_plan::Rowwise;
 use super::layout::Layout;
 use super::tile::{Four, put_numbers, take_numbers, weights_of_row};
 
-/// Stands for minus infinity in scores: infinities are not part of what WGSL
-/// promises, and two of them make a NaN.
-pub(super) const LOWEST: f32 = -1e30;
+/// Stands for minus infinity in the scores of hidden keys: infinities are not part of what
+/// WGSL promises, and two of them make a NaN. Half as large as the largest number, so that a
+/// difference of two scores is finite.
+pub(super) const LOWEST: f32 = -2e38;
+
+/// The least score of a key that is not hidden, however negative its bias is.
+const LEAST_VISIBLE: f32 = -1e38;
+
+/// The bits of minus infinity. Compilers of shaders may take every number for finite, but not
+/// its bits.
+const MINUS_INFINITY: u32 = 0xff80_0000;
 
 /// A head of an example, and what is kept for it.
 #[derive(CubeType, Clone, Copy)]
@@ -137,7 +145,15 @@ fn finish<E: Float, M: Numeric>(
                 + head.head * call.bias_head as usize
                 + query * call.bias_query as usize
                 + key * call.bias_key as usize;
-            score += f32::cast_from(bias[at]);
+            let added = f32::cast_from(bias[at]);
+            score += added;
+            // Asked this way round, NaN stays.
+            if score < LEAST_VISIBLE {
+                score = LEAST_VISIBLE;
+            }
+            if u32::reinterpret(added) == MINUS_INFINITY {
+                score = LOWEST;
+            }
         }
         if call.has_mask != 0u32 && is_there {
             let at = head.example * call.mask_example as usize
@@ -170,11 +186,37 @@ pub(super) fn slope(product: f32, call: &Call) -> f32 {
     1.0f32 - bent * bent
 }
 
-/// The weight of a score before it is divided by the sum; nothing where hidden.
+/// The weight of a score before it is divided by the sum; nothing where hidden, and never more
+/// than 1, even if the score were rounded differently when the maximum was found.
 #[cube]
 pub(super) fn weight(score: f32, most: f32) -> f32 {
-    // Asked this way round, what is not a number stays none.
-    select(score <= LOWEST, 0.0f32, (score - most).exp())
+    let below = score - most;
+    // Asked this way round, NaN stays.
+    let below = select(below > 0.0f32, 0.0f32, below);
+    select(score <= LOWEST, 0.0f32, below.exp())
+}
+
+/// One over the sum of a row, zero if the row is fully masked.
+#[cube]
+pub(super) fn inverse_of_sum(sum: f32) -> f32 {
+    select(sum == 0.0f32, 0.0f32, 1.0f32 / sum)
+}
+
+/// The gradient by a score, zero where the weight is zero: a hidden key or value may have made
+/// it NaN.
+#[cube]
+pub(super) fn visible(d_score: f32, weight: f32) -> f32 {
+    select(weight == 0.0f32, 0.0f32, d_score)
+}
+
+/// Whether a weight of a tile may be zero because its key is hidden.
+#[cube]
+pub(super) fn may_hide(tile: &Tile, call: &Call, #[comptime] is_plain: bool) -> bool {
+    let mut may_hide = tile.bitmap > 0;
+    if !is_plain {
+        may_hide = may_hide || call.has_bias + call.has_mask > 0u32;
+    }
+    may_hide
 }
 
 /// What the weights of a query are drawn by. It is `counter::row_key`.

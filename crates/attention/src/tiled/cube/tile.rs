@@ -8,6 +8,7 @@
 
 use cubecl::prelude::*;
 
+use super::finite::{add_non_finite, load_finite};
 use super::layout::{By, Layout};
 use super::matrices;
 
@@ -299,6 +300,9 @@ pub(super) fn take_numbers(
 
 /// `sums += weights · matrix` for a tile, with the weights that [`put_weights`] put there:
 /// each unit's rows of the weights by four columns of each block of the matrix.
+///
+/// Where keys may be hidden, rows of the matrix whose weight is zero contribute nothing even if
+/// they are not finite.
 #[cube]
 pub(super) fn add_weighted<E: Float, N: Size>(
     matrix: &[Vector<E, N>],
@@ -306,14 +310,43 @@ pub(super) fn add_weighted<E: Float, N: Size>(
     first: usize,
     room: &mut Room<E>,
     sums: &mut Array<Four>,
+    may_hide: bool,
     #[comptime] blocks: usize,
     #[comptime] layout: Layout,
 ) {
+    // The last one to read it has waited for others since.
+    if may_hide && UNIT_POS == 0u32 {
+        room.wide[comptime!(layout.flag_at())] = Four::new(0.0f32);
+    }
     if comptime!(layout.by == By::Matrices) {
-        matrices::add_weighted::<E, N>(matrix, matrix_rows, first, room, sums, blocks, layout);
+        matrices::add_weighted::<E, N>(
+            matrix,
+            matrix_rows,
+            first,
+            room,
+            sums,
+            may_hide,
+            blocks,
+            layout,
+        );
     } else {
         let shared = &mut room.wide;
-        add_weighted_by_units::<E, N>(matrix, matrix_rows, first, shared, sums, blocks, layout);
+        add_weighted_by_units::<E, N>(
+            matrix,
+            matrix_rows,
+            first,
+            shared,
+            sums,
+            may_hide,
+            blocks,
+            layout,
+        );
+    }
+    if may_hide {
+        sync_cube();
+        if room.wide[comptime!(layout.flag_at())].extract(0usize) > 0.0f32 {
+            add_non_finite::<E, N>(matrix, matrix_rows, first, room, sums, blocks, layout);
+        }
     }
 }
 
@@ -324,6 +357,7 @@ fn add_weighted_by_units<E: Float, N: Size>(
     first: usize,
     shared: &mut Shared<[Four]>,
     sums: &mut Array<Four>,
+    may_hide: bool,
     #[comptime] blocks: usize,
     #[comptime] layout: Layout,
 ) {
@@ -342,12 +376,16 @@ fn add_weighted_by_units<E: Float, N: Size>(
             sync_cube();
             for step in 0..comptime!(layout.through() * layout.fours / layout.side) {
                 let at = unit + step * comptime!(layout.units());
-                shared[at] = Four::cast_from(load::<E, N>(
+                let loaded = load_finite::<E, N>(
                     matrix,
                     matrix_rows,
                     first + part * through + at / wide,
                     block * wide + at % wide,
-                ));
+                    may_hide,
+                    shared,
+                    layout,
+                );
+                shared[at] = Four::cast_from(loaded);
             }
             sync_cube();
             for four in 0..comptime!(layout.through() / 4) {

@@ -21,7 +21,7 @@ use super::layout::Layout;
 use crate::tiled::ops::TiledSettings;
 
 /// Part of what results are kept under: a kernel that was changed may be fastest otherwise.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Calls with no more queries are not worth trying.
 const UNTRIED_QUERIES: usize = 64;
@@ -126,7 +126,7 @@ fn name(layout: Layout) -> String {
 }
 
 /// [`launch_forward`], with the layout that was fastest, or the usual one.
-pub(super) fn forward(given: Given, settings: &TiledSettings, usual: Layout) -> [CubeTensor; 2] {
+pub(super) fn forward(given: Given, settings: &TiledSettings, usual: Layout) -> [CubeTensor; 3] {
     static TUNER: LocalTuner<Kind, CubeTuneId> = local_tuner!("forward");
     if !is_tried(&given, settings, usual, Pass::Forward) {
         return launch_forward(given, settings, usual);
@@ -136,7 +136,7 @@ pub(super) fn forward(given: Given, settings: &TiledSettings, usual: Layout) -> 
     let set = TUNER.init(&id, || {
         type Inputs = (Given, TiledSettings);
         let kind = |(given, settings): &Inputs| Kind::of(given, settings, Pass::Forward);
-        let mut set = TunableSet::<Kind, Inputs, Made<2>>::new_cloning_inputs(kind);
+        let mut set = TunableSet::<Kind, Inputs, Made<3>>::new_cloning_inputs(kind);
         for layout in worth_trying(Pass::Forward) {
             let one = move |(given, settings): Inputs| {
                 tried(&given, &settings, layout, Pass::Forward, || {

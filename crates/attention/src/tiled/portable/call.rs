@@ -9,7 +9,7 @@ use burn::backend::{
 };
 use burn::tensor::FloatDType;
 
-use super::{LOWEST, TILE, turned};
+use super::{LEAST_VISIBLE, LOWEST, TILE, turned};
 use crate::pattern::rule::place;
 use crate::pattern::{Examples, TilePlan, kept};
 use crate::tiled::ops::{Bias, MoreHidden, TiledSettings};
@@ -130,15 +130,24 @@ impl<'a, B: Backend> Call<'a, B> {
             None => scores,
             Some(slopes) => B::float_sub(scores, self.falling(slopes, tile)),
         };
-        let scores = match &self.bias {
-            Bias::Nothing => scores,
+        let (scores, hidden_by_bias) = match &self.bias {
+            Bias::Nothing => (scores, None),
             Bias::Added(bias) => {
                 let slices = spans(bias.shape().dims(), tile);
                 let bias = B::float_slice(bias.clone(), &slices);
-                B::float_add(scores, self.like_scores(bias, tile))
+                let bias = self.like_scores(bias, tile);
+                let scores = B::float_add(scores, bias.clone());
+                // Filled and not clamped: clamping may lose NaN.
+                let too_low = self.below(scores.clone(), LEAST_VISIBLE);
+                let scores = B::float_mask_fill(scores, too_low, LEAST_VISIBLE.into());
+                // Minus infinity alone is below the least number.
+                (scores, Some(self.below(bias, f32::MIN)))
             }
         };
-        let hidden = self.hidden(tile, scores.shape());
+        let hidden = match (self.hidden(tile, scores.shape()), hidden_by_bias) {
+            (Some(a), Some(b)) => Some(B::bool_or(a, b)),
+            (a, b) => a.or(b),
+        };
         let scores = match &hidden {
             Some(hidden) => B::float_mask_fill(scores, hidden.clone(), LOWEST.into()),
             None => scores,
@@ -148,6 +157,48 @@ impl<'a, B: Backend> Call<'a, B> {
             hidden,
             slope,
         }
+    }
+
+    /// Where elements are below a number.
+    fn below(&self, tensor: FloatTensor<B>, number: f32) -> BoolTensor<B> {
+        let dtype = get_or_init_device_settings::<B>(&self.device).bool_dtype;
+        B::float_lower_elem(tensor, number.into(), dtype)
+    }
+
+    /// `weights · rows` over the keys of a tile, in which hidden ones contribute nothing even
+    /// if they are not finite. A query that sees a row that is not finite gets NaN.
+    pub(super) fn weighted_sum(
+        &self,
+        weights: FloatTensor<B>,
+        rows: FloatTensor<B>,
+        hides: bool,
+    ) -> FloatTensor<B> {
+        if !hides {
+            return B::float_matmul(weights, rows);
+        }
+        let finite = self.is_finite(rows.clone());
+        let infinite = B::bool_into_float(B::bool_not(finite), FloatDType::F32);
+        let infinite = B::float_max_dim(infinite, 3); // [batch, kv_heads, tile, 1]
+        let seen = B::float_matmul(weights.clone(), infinite); // [batch, kv_heads, group * tile, 1]
+        let sees = B::bool_not(self.below_or_equal(seen.clone(), 0.0));
+        let nothing = B::float_zeros(seen.shape(), &self.device, FloatDType::F32);
+        let poison = B::float_mask_fill(nothing, sees, f32::NAN.into());
+        B::float_add(B::float_matmul(weights, self.finite(rows)), poison)
+    }
+
+    /// A tensor with zeros for the elements that are not finite.
+    pub(super) fn finite(&self, tensor: FloatTensor<B>) -> FloatTensor<B> {
+        let infinite = B::bool_not(self.is_finite(tensor.clone()));
+        B::float_mask_fill(tensor, infinite, 0.0.into())
+    }
+
+    fn is_finite(&self, tensor: FloatTensor<B>) -> BoolTensor<B> {
+        self.below_or_equal(B::float_abs(tensor), f32::MAX)
+    }
+
+    fn below_or_equal(&self, tensor: FloatTensor<B>, number: f32) -> BoolTensor<B> {
+        let dtype = get_or_init_device_settings::<B>(&self.device).bool_dtype;
+        B::float_lower_equal_elem(tensor, number.into(), dtype)
     }
 
     /// What ALiBi takes off the scores of a tile.
@@ -202,6 +253,11 @@ impl<'a, B: Backend> Call<'a, B> {
         }
     }
 
+    /// Zeros, whatever the tensor holds.
+    pub(super) fn zeros_like(&self, tensor: &FloatTensor<B>) -> FloatTensor<B> {
+        B::float_zeros(tensor.shape(), &self.device, FloatDType::F32)
+    }
+
     pub(super) fn tensor(&self, numbers: Vec<f32>, dims: [usize; 4]) -> FloatTensor<B> {
         B::float_from_data(TensorData::new(numbers, dims), &self.device)
     }
@@ -234,29 +290,35 @@ impl<'a, B: Backend> Call<'a, B> {
         Some(B::bool_reshape(hidden, scores))
     }
 
-    /// Context and log-sum-exp from the running softmax; zero and the lowest for a
-    /// query that saw nothing.
+    /// Context, log-sum-exp and statistics from the running softmax; zero and the lowest for a
+    /// fully masked row.
     pub(super) fn finish(
         &self,
         most: FloatTensor<B>,
         sum: FloatTensor<B>,
         context: FloatTensor<B>,
-    ) -> (FloatTensor<B>, FloatTensor<B>) {
+    ) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
+        let stats = B::float_cat(vec![most.clone(), sum.clone()], 3);
         // At least 1, from the largest score itself, unless nothing was seen; then
         // the context is zero already, and any positive number keeps it.
         let sum = B::float_clamp_min(sum, 0.5.into());
         let log_sum_exp = B::float_add(most, B::float_log(sum.clone()));
-        (B::float_div(context, sum), log_sum_exp)
+        (B::float_div(context, sum), log_sum_exp, stats)
     }
 
-    /// A tile of queries that see nothing at all.
-    pub(super) fn blind(&self, tile: usize) -> (FloatTensor<B>, FloatTensor<B>) {
+    /// A tile of fully masked rows.
+    pub(super) fn fully_masked(
+        &self,
+        tile: usize,
+    ) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
         let shape = &self.settings.shape;
         let rows = shape.group() * tile;
         let of = |width| Shape::from([shape.batch, shape.kv_heads, rows, width]);
         let context = B::float_zeros(of(shape.d_value), &self.device, FloatDType::F32);
         let lowest = B::float_full(of(1), LOWEST.into(), &self.device, FloatDType::F32);
-        (context, lowest)
+        let sum = B::float_zeros(of(1), &self.device, FloatDType::F32);
+        let stats = B::float_cat(vec![lowest.clone(), sum], 3);
+        (context, lowest, stats)
     }
 }
 

@@ -7,7 +7,10 @@ use zoo_attention::{
     MultiHeadError, Pattern, Positions,
 };
 
-use super::{Test, same, shared, small};
+use zoo_conformance::differs_from_full;
+use zoo_testkit::{Mask, SMALL_HEADS, SMALL_SEQUENCE, small_for_tests};
+
+use super::{Test, same, shared};
 
 pub(super) fn trials(device: &Device) -> Vec<Trial> {
     let decoding = Mechanism::ALL.into_iter().map(|mechanism| {
@@ -25,8 +28,8 @@ pub(super) fn trials(device: &Device) -> Vec<Trial> {
 
 /// One place after the other gives what all at once give, or says that it cannot.
 fn decodes(mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
-    let mechanism = small(mechanism);
-    let config = MultiHeadAttentionConfig::new(8, 4)
+    let mechanism = small_for_tests(mechanism);
+    let config = MultiHeadAttentionConfig::new(8, SMALL_HEADS)
         .with_kv_heads(shared(&mechanism))
         .with_d_head(Some(4))
         .with_mechanism(mechanism.clone());
@@ -67,6 +70,7 @@ fn decodes_as(
         }
         Err(error) => return Err(error.to_string().into()),
     };
+    differs_from_full(mechanism, SMALL_HEADS, [7; 2], Mask::Causal, device)?;
     let x = Tensor::<3>::random([2, 7, 8], Distribution::Normal(0.0, 1.0), device);
     let places = (0..7).map(|at| {
         let place = x.clone().slice_dim(1, at..at + 1);
@@ -130,15 +134,18 @@ const TESTS: &[(&str, Test)] = &[
     ("memory-is-projected-once", |device| {
         let draw =
             |seq: usize| Tensor::<3>::random([2, seq, 12], Distribution::Normal(0.0, 1.0), device);
-        let (query, memory) = (draw(5), draw(7));
-        let padded = Pattern::key_lengths(vec![7, 4]);
+        let (query, memory) = (draw(5), draw(SMALL_SEQUENCE));
+        let padded = Pattern::key_lengths(vec![SMALL_SEQUENCE, 4]);
         for mechanism in Mechanism::ALL {
             // One looks back, and there is no back here; one has no keys but its queries.
             if matches!(mechanism, Mechanism::Retention | Mechanism::Lsh) {
                 continue;
             }
-            let attention = MultiHeadAttentionConfig::new(12, 3)
-                .with_mechanism(mechanism.into())
+            let small = small_for_tests(mechanism);
+            let sizes = [5, SMALL_SEQUENCE];
+            differs_from_full(&small, SMALL_HEADS, sizes, Mask::Full, device)?;
+            let attention = MultiHeadAttentionConfig::new(12, SMALL_HEADS)
+                .with_mechanism(small)
                 .init(device);
             let kept = attention.remember(memory.clone(), memory.clone());
             for pattern in [Pattern::Full, padded.clone()] {

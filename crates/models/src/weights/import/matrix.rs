@@ -15,7 +15,9 @@ pub(super) fn turned(held: &Held) -> Result<TensorData, WeightsError> {
     let size = held.data.dtype().size();
     let bytes = held.data.as_bytes();
     let mut turned = Vec::with_capacity(bytes.len());
-    for column in 0..columns {
+    // Beside no rows there may be any number of columns.
+    let columns_with_rows = if rows == 0 { 0 } else { columns };
+    for column in 0..columns_with_rows {
         for row in 0..rows {
             let at = (row * columns + column) * size;
             turned.extend_from_slice(&bytes[at..at + size]);
@@ -69,6 +71,12 @@ mod tests {
         assert_eq!(data, expected);
         let error = turned(&held(vec![1.], &[1])).expect_err("no matrix");
         assert_eq!(error.to_string(), "key a.weight must be a matrix, got [1]");
+    }
+
+    #[test]
+    fn an_empty_matrix_is_turned_at_once() {
+        let data = turned(&held(vec![], &[0, 1 << 62])).expect("a matrix");
+        assert_eq!(data.shape().to_vec(), [1 << 62, 0]);
     }
 
     #[test]

@@ -60,6 +60,23 @@ impl Call<'_> {
         }
     }
 
+    /// Numbers of the matrices of all passes.
+    fn matrix(&self) -> usize {
+        self.direction.passes() * self.cell.gates() * self.d_hidden * self.d_hidden
+    }
+
+    /// Sees to it that there are as many numbers of each as the kernels expect, which read
+    /// through raw pointers: a name, how many are expected, how many there are.
+    fn check<const N: usize>(&self, counts: [(&str, usize, usize); N]) {
+        for (name, expected, got) in counts {
+            assert!(
+                got == expected,
+                "{} recurrence: {expected} numbers of {name} expected, got {got}",
+                self.cell
+            );
+        }
+    }
+
     /// Rows, the longest first.
     fn order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.lengths.len()).collect();
@@ -133,6 +150,22 @@ fn forward_as(
 ) -> Vec<f32> {
     let batch = call.lengths.len();
     let sizes = call.sizes();
+    call.check([
+        ("the matrix", call.matrix(), call.recurrent.len()),
+        ("projected", batch * sizes.projected, given.projected.len()),
+        (
+            "the biases",
+            2 * sizes.projected / call.seq,
+            given.biases.len(),
+        ),
+        (
+            "the initial state",
+            batch * sizes.states,
+            given.initial.len(),
+        ),
+        ("the outputs", batch * sizes.outputs, results.outputs.len()),
+        ("the last state", batch * sizes.states, results.last.len()),
+    ]);
     let mut kept = vec![0.0; if remembers { batch * sizes.kept } else { 0 }];
     let mut keeping = kept.chunks_exact_mut(sizes.kept);
     let rows = call
@@ -203,6 +236,19 @@ fn backward_as(
 ) -> (Vec<f32>, Vec<f32>) {
     let batch = call.lengths.len();
     let sizes = call.sizes();
+    call.check([
+        ("the matrix", call.matrix(), call.recurrent.len()),
+        (
+            "projected",
+            batch * sizes.projected,
+            gradients.projected.len(),
+        ),
+        (
+            "the initial state",
+            batch * sizes.states,
+            gradients.initial.len(),
+        ),
+    ]);
     let rows = gradients
         .projected
         .chunks_exact_mut(sizes.projected)

@@ -1,0 +1,183 @@
+//! A model's results against those without any kernel of ours: by Burn's own operations on the
+//! same device, with the same weights and the same batch.
+
+use anyhow::Result;
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::optim::GradientsParams;
+use burn::tensor::{Device, Tensor};
+use zoo_attention::with_seed;
+use zoo_backend::Dtype;
+use zoo_comparison::case::Pass;
+use zoo_comparison::fault::Fault;
+use zoo_comparison::model::{Setup, Shape};
+use zoo_fused::{AdamConfig, AdamKind};
+use zoo_models::without_kernels;
+use zoo_words::Mechanism;
+
+use super::{LEARNING_RATE, Measurement, Specimen, numbers};
+
+/// The longest sequence that layers are compared at: the reference holds every weight.
+const LONGEST: usize = 512;
+
+/// The worst relative error and what was compared; or the error and what is wrong.
+type Compared = Result<(Option<f64>, String), (f64, String)>;
+
+impl Measurement<'_> {
+    /// Compares the results of a pass with the reference's.
+    pub(super) fn against_reference<S: Specimen>(&self, device: &Device) -> Result<Compared> {
+        if matches!(self.attention, Mechanism::Hard | Mechanism::Lsh) {
+            // A rounding error may change which key is chosen, and then everything.
+            let why = "not compared with a reference: it chooses keys, and may choose others";
+            return Ok(Ok((None, why.to_owned())));
+        }
+        let setup = self.setup_of_reference();
+        // The same weights in every round.
+        device.seed(0);
+        let (model, specimen) = S::new(&setup, self.attention, device)?;
+        let errors = match self.pass {
+            Pass::Train => self.of_training(&model, &specimen)?,
+            Pass::Forward | Pass::Decode | Pass::Generate => {
+                let computed = self.made_wrong(specimen.logits(&model));
+                let expected = without_kernels(|| specimen.logits(&model));
+                let distance = distance(&numbers(computed)?, &numbers(expected)?);
+                vec![("logits", distance)]
+            }
+        };
+        let allowed = match self.opened.dtype {
+            Dtype::F32 => 1e-3,
+            Dtype::F16 => 2e-2,
+            Dtype::Bf16 => 1e-1,
+        };
+        let is_worse = |error: f64, than: f64| error > than || error.is_nan();
+        let mut worst = errors[0];
+        for error in &errors[1..] {
+            if is_worse(error.1, worst.1) {
+                worst = *error;
+            }
+        }
+        // Three digits: more mean nothing, and may not read back from JSON as they were.
+        let (name, error) = (worst.0, rounded(worst.1));
+        let names: Vec<&str> = errors.iter().map(|(name, _)| *name).collect();
+        let n = setup.n;
+        Ok(match is_worse(error, allowed) {
+            true => Err((
+                error,
+                format!(
+                    "{name} {error:.1e} away from the reference, Burn's own operations, at n = {n}; \
+                     {allowed:.0e} is allowed"
+                ),
+            )),
+            false => Ok((
+                Some(error),
+                format!(
+                    "{} within {error:.1e} of the reference at n = {n}",
+                    names.join(", ")
+                ),
+            )),
+        })
+    }
+
+    /// The model that is compared: what is measured, on shorter sequences if they are long.
+    fn setup_of_reference(&self) -> Setup {
+        let setup = self.setup.clone();
+        match setup.shape {
+            Shape::Layers { .. } if setup.n > LONGEST => setup
+                .at_length(LONGEST)
+                .unwrap_or_else(|_| self.setup.clone()),
+            _ => setup,
+        }
+    }
+
+    fn made_wrong<const D: usize>(&self, tensor: Tensor<D>) -> Tensor<D> {
+        match self.fault {
+            // Finite, and near enough to look right.
+            Some(Fault::Inexact) => tensor * 1.01,
+            _ => tensor,
+        }
+    }
+
+    /// The loss, its gradients, and the loss after a step along them.
+    fn of_training<S: Specimen>(
+        &self,
+        model: &S::Model,
+        specimen: &S,
+    ) -> Result<Vec<(&'static str, f64)>> {
+        let sample = |change: &dyn Fn(Tensor<1>) -> Tensor<1>| {
+            let loss = change(specimen.loss(specimen.logits(model)));
+            let gradients = GradientsParams::from_grads(loss.backward(), model);
+            let mut flat = Flat {
+                gradients: &gradients,
+                numbers: Vec::new(),
+            };
+            model.visit(&mut flat);
+            let flat = flat.numbers;
+            let mut optimizer = AdamConfig::new(AdamKind::Adam).init();
+            let stepped = optimizer.step(LEARNING_RATE, model.clone(), gradients);
+            let after = specimen.loss(specimen.logits(&stepped));
+            let losses = [loss, after].map(|loss| loss.into_scalar::<f32>());
+            (losses, flat)
+        };
+        // Both sample the same in training.
+        let run = |change: &dyn Fn(Tensor<1>) -> Tensor<1>| with_seed(0, || sample(change));
+        let (losses, gradients) = run(&|loss| self.made_wrong(loss));
+        let (expected_losses, expected) = without_kernels(|| run(&|loss| loss));
+        let relative = |at: usize| {
+            let [got, expected] = [losses[at], expected_losses[at]].map(f64::from);
+            (got - expected).abs() / expected.abs()
+        };
+        Ok(vec![
+            ("loss", relative(0)),
+            ("gradients", distance(&gradients, &expected)),
+            ("loss after a step", relative(1)),
+        ])
+    }
+}
+
+/// Every gradient, parameter by parameter.
+struct Flat<'a> {
+    gradients: &'a GradientsParams,
+    numbers: Vec<f32>,
+}
+
+impl ModuleVisitor for Flat<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if let Some(gradient) = self.gradients.get::<D>(param.id) {
+            self.numbers.extend(gradient.into_data().iter::<f32>());
+        }
+    }
+}
+
+fn rounded(error: f64) -> f64 {
+    format!("{error:.2e}").parse().unwrap_or(error)
+}
+
+/// The norm of the difference relative to that of what is expected; not a number if there are
+/// not as many numbers, none, or one is not finite.
+fn distance(got: &[f32], expected: &[f32]) -> f64 {
+    if got.len() != expected.len() {
+        return f64::NAN;
+    }
+    let norm = |numbers: &mut dyn Iterator<Item = f64>| numbers.map(|x| x * x).sum::<f64>().sqrt();
+    let pairs = got.iter().zip(expected);
+    let difference = norm(&mut pairs.map(|(got, expected)| f64::from(*got) - f64::from(*expected)));
+    difference / norm(&mut expected.iter().map(|number| f64::from(*number)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{distance, rounded};
+
+    #[test]
+    fn a_distance_is_relative_and_no_number_where_there_is_none() {
+        assert_eq!(
+            distance(&[3.0, 4.4], &[3.0, 4.0]),
+            f64::from(4.4f32 - 4.0) / 5.0
+        );
+        assert!(distance(&[1.0], &[1.0, 2.0]).is_nan());
+        assert!(distance(&[], &[]).is_nan());
+        assert!(distance(&[f32::NAN], &[1.0]).is_nan());
+        assert!(distance(&[0.0], &[0.0]).is_nan());
+        assert_eq!(rounded(1.23456e-7), 1.23e-7);
+        assert!(rounded(f64::NAN).is_nan());
+    }
+}

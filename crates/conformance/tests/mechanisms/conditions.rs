@@ -1,0 +1,96 @@
+//! That problems which are there for a condition have it: a tile that is skipped, a hash that
+//! more positions share than a chunk has room for. Without it their tests would pass whatever is
+//! done about it.
+
+use burn::tensor::Device;
+use libtest_mimic::{Failed, Trial};
+use zoo_attention::{AttentionShape, Lsh, MechanismConfig};
+use zoo_conformance::Tensors;
+use zoo_testkit::{Problem, find};
+
+pub(crate) fn trials(device: &Device) -> Vec<Trial> {
+    let (tiles, hashes) = (device.clone(), device.clone());
+    vec![
+        Trial::test("conditions/tiles-are-skipped-and-split", move || {
+            tiles_are_skipped_and_split(&tiles)
+        }),
+        Trial::test("conditions/chunks-split-hashes", move || {
+            chunks_split_hashes(&hashes)
+        }),
+    ]
+}
+
+const TILE: [usize; 2] = [64, 64];
+
+/// Problems for which some tiles are skipped, and others computed as a whole or in part.
+const WITH_TILES: &[&str] = &[
+    "several-tiles",
+    "window-and-lengths",
+    "sparse-transformer",
+    "everything",
+    "bias-of-all-heads",
+    "bigbird-blocks",
+    "function-in-a-window",
+    "monotonic-more-keys",
+];
+
+fn tiles_are_skipped_and_split(device: &Device) -> Result<(), Failed> {
+    for name in WITH_TILES {
+        let problem = find(name).expect("a problem of the catalogue");
+        let tensors = Tensors::new(&problem, &problem.inputs(), device);
+        let shape = AttentionShape::of("test", &tensors.query, &tensors.key, &tensors.value);
+        let computed = tensors.options.pattern.plan(&shape, TILE).density();
+        // More is computed than is seen where a tile is seen in part.
+        if computed >= 1.0 || computed <= problem.density() {
+            let density = problem.density();
+            return Err(format!("{name}: {computed} computed, {density} seen").into());
+        }
+    }
+    Ok(())
+}
+
+/// For a mechanism of hashes and its problem, whether some hash is shared by more positions than
+/// a chunk has, and a chunk has positions of several hashes.
+pub(crate) fn splits_hashes(
+    mechanism: &MechanismConfig,
+    problem: &Problem,
+    device: &Device,
+) -> Result<[bool; 2], Failed> {
+    let &MechanismConfig::Lsh {
+        bucket,
+        rounds,
+        seed,
+    } = mechanism
+    else {
+        return Err(format!("{mechanism:?} has no hashes").into());
+    };
+    let tensors = Tensors::new(problem, &problem.inputs(), device);
+    let hashes = Lsh::new(bucket, rounds, seed).hashes(&tensors.query);
+    let (mut is_split, mut is_joined) = (false, false);
+    for head in hashes.chunks(problem.seq_q * rounds) {
+        for round in 0..rounds {
+            let mut sorted: Vec<_> = head.iter().skip(round).step_by(rounds).collect();
+            sorted.sort_unstable();
+            is_split |= sorted.windows(bucket + 1).any(|w| w[0] == w[bucket]);
+            is_joined |= sorted
+                .chunks(bucket)
+                .any(|chunk| chunk[0] != chunk[chunk.len() - 1]);
+        }
+    }
+    Ok([is_split, is_joined])
+}
+
+fn chunks_split_hashes(device: &Device) -> Result<(), Failed> {
+    for (mechanism, problem) in crate::lsh::problems() {
+        let &MechanismConfig::Lsh { bucket, .. } = &mechanism else {
+            continue;
+        };
+        // One chunk holds everything; a single position has one hash.
+        let wanted = [bucket < problem.seq_k, bucket > 1];
+        let got = splits_hashes(&mechanism, &problem, device)?;
+        if got != wanted {
+            return Err(format!("{}: {got:?} instead of {wanted:?}", problem.name).into());
+        }
+    }
+    Ok(())
+}

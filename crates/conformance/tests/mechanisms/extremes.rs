@@ -1,0 +1,271 @@
+//! Constants that people mask with, and scores that leave no digits for anything else.
+//!
+//! A bias of -1e9 hides a key as well as a mask does, unless all keys of a row have it. Such a
+//! row must not spoil the gradients of the others, which share its keys and values.
+
+use burn::tensor::Device;
+use libtest_mimic::{Failed, Trial};
+use zoo_attention::{Mechanism, MechanismConfig};
+use zoo_conformance::{Tensors, given, numbers, takes};
+use zoo_testkit::{Formula, Inputs, Mask, Precision, Problem, solve};
+
+use crate::others;
+
+/// What masks are made of: by hand, by Hugging Face's models, and the minima of f16 and bf16.
+const CONSTANTS: [(&str, f32); 7] = [
+    ("1e4", -1e4),
+    ("f16-min", -65_504.0),
+    ("1e9", -1e9),
+    ("1e30", -1e30),
+    ("bf16-min", -3.389_531_4e38),
+    ("f32-min", f32::MIN),
+    ("infinity", f32::NEG_INFINITY),
+];
+
+/// Scores up to about this size.
+const SCORES: [(&str, f64); 3] = [("1e3", 1e3), ("1e6", 1e6), ("1e10", 1e10)];
+
+/// The row of each head whose keys all have the constant.
+const CONSTANT_ROW: usize = 70;
+
+pub(crate) fn trials(device: &Device) -> Vec<Trial> {
+    let device = device.clone().autodiff();
+    let both = [Mechanism::Standard, Mechanism::Flash].map(MechanismConfig::from);
+    let mut trials = Vec::new();
+    for mechanism in both {
+        for (name, constant) in CONSTANTS {
+            for learns in [false, true] {
+                let pass = if learns { "and-learns" } else { "alone" };
+                let (own, on) = (mechanism.clone(), device.clone());
+                let name = format!("{}/masked-by/{name}/{pass}", mechanism.mechanism());
+                let problem = masked(&own).expect("it takes a bias");
+                trials.push(Trial::test(name, move || {
+                    masked_by(&own, &problem, constant, learns, &on)
+                }));
+            }
+        }
+        for (name, size) in SCORES {
+            for seq_q in [150, 5] {
+                let (own, on) = (mechanism.clone(), device.clone());
+                let name = format!("{}/scores-of/{name}/queries-{seq_q}", mechanism.mechanism());
+                trials.push(Trial::test(name, move || scores_of(&own, size, seq_q, &on)));
+            }
+        }
+    }
+    for (name, mechanism) in others::mechanisms() {
+        // The hard choice is discontinuous in the scores: a bias that rounds them decides it.
+        if mechanism.mechanism() == Mechanism::Hard {
+            continue;
+        }
+        let Some(problem) = masked(&mechanism) else {
+            continue;
+        };
+        for (constant_name, constant) in [CONSTANTS[2], CONSTANTS[5]] {
+            let (own, problem, on) = (mechanism.clone(), problem.clone(), device.clone());
+            let name = format!("{name}/masked-by/{constant_name}/alone");
+            trials.push(Trial::test(name, move || {
+                masked_by(&own, &problem, constant, false, &on)
+            }));
+        }
+    }
+    trials
+}
+
+/// A problem of several tiles with a bias, with as many key and value heads as the mechanism
+/// has; none if it takes no bias.
+fn masked(mechanism: &MechanismConfig) -> Option<Problem> {
+    let problems = [4, 2, 1].map(|kv_heads| Problem {
+        kv_heads,
+        bias: Some([1, 4, SEQ_Q, SEQ_K]),
+        ..Problem::new("masked", [1, 4, SEQ_Q, SEQ_K, 16])
+    });
+    problems
+        .into_iter()
+        .find(|problem| takes(mechanism, problem))
+}
+
+const SEQ_Q: usize = 130;
+const SEQ_K: usize = 200;
+
+/// Every third key of each row has the constant for a bias, and all keys of one row have it.
+/// If that row `learns`, it has an upstream gradient as well.
+fn masked_by(
+    mechanism: &MechanismConfig,
+    problem: &Problem,
+    constant: f32,
+    learns: bool,
+    device: &Device,
+) -> Result<(), Failed> {
+    let mut inputs = problem.inputs();
+    for (row, bias) in inputs.bias.chunks_mut(problem.seq_k).enumerate() {
+        let is_constant_row = row % problem.seq_q == CONSTANT_ROW;
+        for (key, bias) in bias.iter_mut().enumerate() {
+            if is_constant_row || (row + key) % 3 == 0 {
+                *bias = constant;
+            }
+        }
+    }
+    let is_constant = |row: usize| row % problem.seq_q == CONSTANT_ROW;
+    if !learns {
+        let upstream = inputs.upstream.chunks_mut(problem.d_value);
+        let constant_rows = upstream.enumerate().filter(|(row, _)| is_constant(*row));
+        constant_rows.for_each(|(_, row)| row.fill(0.0));
+    }
+
+    let tensors = Tensors::new(problem, &inputs, device);
+    let problem = &given(mechanism, problem, &tensors);
+    let answer = solve(problem, &inputs);
+    let bias = tensors.options.bias.clone();
+    let mut tensors = tensors.require_grad();
+    if !learns {
+        // A pass with a gradient by the bias is computed by other kernels on some backends.
+        tensors.options.bias = bias;
+    }
+    let (context, gradients) = tensors.train(mechanism);
+    let context = numbers(context);
+
+    // What has the constant has no weight in rows with other keys: the scores of these say how
+    // far off a result may be.
+    let ordinary = Inputs {
+        bias: inputs
+            .bias
+            .iter()
+            .map(|&b| if b == constant { 0.0 } else { b })
+            .collect(),
+        ..inputs.clone()
+    };
+    let ordinary = solve(problem, &ordinary).largest_score;
+    let usual = Precision::F32.forward(ordinary);
+    let of_constants = Precision::F32.forward(f64::from(constant.abs()));
+    let rows = context
+        .chunks(problem.d_value)
+        .zip(answer.context.chunks(problem.d_value));
+    for (row, (got, want)) in rows.enumerate() {
+        if !is_constant(row) {
+            usual.check(&format!("context of row {row}"), got, want)?;
+        } else if swallows_scores(constant) {
+            // What is left of the scores depends on how they are rounded; but it is a mean of
+            // the values.
+            let largest = inputs.value.iter().fold(0f32, |most, x| most.max(x.abs()));
+            if !got.iter().all(|x| x.abs() <= 1.001 * largest) {
+                return Err(format!("row {row} is no mean of values: {got:?}").into());
+            }
+        } else if f64::from(constant) <= -1e30 {
+            // Nothing is left of the scores in f64 either: all weights are equal, or none.
+            usual.check(&format!("context of row {row}"), got, want)?;
+        } else {
+            of_constants.check(&format!("context of row {row}"), got, want)?;
+        }
+    }
+
+    let all = [
+        (
+            "d_query",
+            &tensors.query,
+            &answer.d_query,
+            answer.terms.d_query,
+        ),
+        ("d_key", &tensors.key, &answer.d_key, answer.terms.d_key),
+        ("d_value", &tensors.value, &answer.d_value, 0.0),
+    ];
+    let is_loose = learns && f64::from(constant) > -1e30;
+    for (name, tensor, want, least) in all {
+        let got = numbers(tensor.grad(&gradients).expect("the result depends on it"));
+        if let Some(at) = got.iter().position(|x| !x.is_finite()) {
+            return Err(format!("{name}[{at}] is {}", got[at]).into());
+        }
+        if !is_loose {
+            Precision::F32
+                .backward(ordinary)
+                .check_as_large_as(least, name, &got, want)?;
+        } else if !swallows_scores(constant) {
+            let tolerance = Precision::F32.backward(f64::from(constant.abs()));
+            tolerance.check_as_large_as(least, name, &got, want)?;
+        }
+    }
+    // Weights of a row sum to one, whatever they are: so do the gradients of values.
+    if problem.formula == Formula::Softmax && constant.is_finite() {
+        let got = numbers(tensors.value.grad(&gradients).expect("as above"));
+        sums_agree(problem, &inputs, &got)?;
+    }
+    Ok(())
+}
+
+/// Whether scores are lost in f32 beside the constant, and not in f64.
+fn swallows_scores(constant: f32) -> bool {
+    (-1e29..-1e6).contains(&constant)
+}
+
+/// Over all keys of a head, `Σ_j dV_j = Σ_i dO_i`.
+fn sums_agree(problem: &Problem, inputs: &Inputs, d_value: &[f32]) -> Result<(), Failed> {
+    if problem.mask != Mask::Full || problem.kv_heads != problem.heads {
+        return Ok(());
+    }
+    let width = problem.d_value;
+    let sum = |rows: &[f32], x: usize| -> f64 {
+        let column = rows.iter().skip(x).step_by(width);
+        column.map(|x| f64::from(*x)).sum()
+    };
+    let of_heads = d_value.chunks(problem.seq_k * width);
+    for (head, (d_value, upstream)) in of_heads
+        .zip(inputs.upstream.chunks(problem.seq_q * width))
+        .enumerate()
+    {
+        for x in 0..width {
+            let (got, want) = (sum(d_value, x), sum(upstream, x));
+            if (got - want).abs() > 1e-3 {
+                return Err(
+                    format!("head {head}: gradients of values sum to {got}, not {want}").into(),
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One key has all the weight: the differences between scores are far larger than rounding.
+fn scores_of(
+    mechanism: &MechanismConfig,
+    size: f64,
+    seq_q: usize,
+    device: &Device,
+) -> Result<(), Failed> {
+    let problem = Problem {
+        mask: Mask::Causal,
+        kv_heads: 1,
+        spread: size.sqrt(),
+        ..Problem::new("large-scores", [1, 2, seq_q, 210, 16])
+    };
+    let mut inputs = problem.inputs();
+    // Values of ordinary size: only the scores are large.
+    inputs
+        .value
+        .iter_mut()
+        .for_each(|x| *x /= problem.spread as f32);
+    let answer = solve(&problem, &inputs);
+    if answer.largest_score < size {
+        return Err(format!("scores up to {:e} only", answer.largest_score).into());
+    }
+    let tensors = Tensors::new(&problem, &inputs, device).require_grad();
+    let (context, gradients) = tensors.train(mechanism);
+    // The second best key of some row may be near enough to count at the smallest size.
+    let of_size = size.min(1e3);
+    let forward = Precision::F32.forward(of_size);
+    forward.check("context", &numbers(context), &answer.context)?;
+    let backward = Precision::F32.backward(of_size);
+    let all = [
+        (
+            "d_query",
+            &tensors.query,
+            &answer.d_query,
+            answer.terms.d_query,
+        ),
+        ("d_key", &tensors.key, &answer.d_key, answer.terms.d_key),
+        ("d_value", &tensors.value, &answer.d_value, 0.0),
+    ];
+    for (name, tensor, want, least) in all {
+        let got = numbers(tensor.grad(&gradients).expect("the result depends on it"));
+        backward.check_as_large_as(least, name, &got, want)?;
+    }
+    Ok(())
+}

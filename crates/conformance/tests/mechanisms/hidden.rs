@@ -1,0 +1,176 @@
+//! Keys and values that a mask hides may hold anything: neither results nor gradients depend
+//! on it, not even where it is NaN or infinite.
+//!
+//! Padding is often left as it was allocated, and zero times NaN is NaN.
+
+use burn::tensor::Device;
+use libtest_mimic::{Failed, Trial};
+use zoo_attention::{Mechanism, MechanismConfig};
+use zoo_conformance::{Tensors, numbers, takes};
+use zoo_testkit::{Inputs, Mask, Problem};
+
+use crate::others;
+
+/// What hidden rows hold.
+const GARBAGE: [(&str, f32); 3] = [
+    ("nan", f32::NAN),
+    ("infinity", f32::INFINITY),
+    ("minus-infinity", f32::NEG_INFINITY),
+];
+
+pub(crate) fn trials(device: &Device) -> Vec<Trial> {
+    let both = [
+        ("standard", Mechanism::Standard.into()),
+        ("flash", Mechanism::Flash.into()),
+    ];
+    let mut trials = Vec::new();
+    for (name, mechanism) in both.into_iter().chain(others::mechanisms()) {
+        for (garbage_name, garbage) in GARBAGE {
+            let (of_padding, on) = (mechanism.clone(), device.clone().autodiff());
+            trials.push(Trial::test(
+                format!("{name}/hidden/{garbage_name}-in-padding"),
+                move || in_padding(&of_padding, &on, garbage),
+            ));
+            let Some(problem) = taken(&mechanism, &Mask::Causal) else {
+                continue;
+            };
+            let (mechanism, on) = (mechanism.clone(), device.clone());
+            trials.push(Trial::test(
+                format!("{name}/hidden/{garbage_name}-in-the-future"),
+                move || in_the_future(&mechanism, &problem, &on, garbage),
+            ));
+        }
+    }
+    trials
+}
+
+/// A problem over several tiles of every kernel with such a mask, and as many key and value
+/// heads as the mechanism has; none if it does not take the mask.
+fn taken(mechanism: &MechanismConfig, mask: &Mask) -> Option<Problem> {
+    let problems = [4, 2, 1].map(|kv_heads| Problem {
+        kv_heads,
+        mask: mask.clone(),
+        ..Problem::new("hidden", [2, 4, SEQ, SEQ, 8])
+    });
+    problems
+        .into_iter()
+        .find(|problem| takes(mechanism, problem))
+}
+
+const SEQ: usize = 150;
+
+/// Keys of each example that are not padding.
+const LENGTHS: [usize; 2] = [143, 70];
+
+fn in_padding(mechanism: &MechanismConfig, device: &Device, garbage: f32) -> Result<(), Failed> {
+    let lengths = Mask::KeyLengths(LENGTHS.to_vec());
+    let causal = Mask::All(vec![Mask::Causal, lengths.clone()]);
+    let problem = taken(mechanism, &lengths).or_else(|| taken(mechanism, &causal));
+    let problem = problem.expect("every mechanism takes key lengths");
+    let is_padding = |example: usize, key: usize| key >= LENGTHS[example];
+    let [clean, dirty] = [0.0, garbage].map(|element| {
+        let mut inputs = problem.inputs();
+        fill(mechanism, &problem, &mut inputs, is_padding, element);
+        let tensors = Tensors::new(&problem, &inputs, device).require_grad();
+        let (context, gradients) = tensors.train(mechanism);
+        let gradient = |tensor: &burn::tensor::Tensor<4>| {
+            let gradient = tensor.grad(&gradients);
+            gradient.map_or_else(|| vec![0.0; tensor.shape().num_elements()], numbers)
+        };
+        [
+            numbers(context),
+            gradient(&tensors.query),
+            gradient(&tensors.key),
+            gradient(&tensors.value),
+        ]
+    });
+    let widths = [
+        problem.d_value,
+        problem.d_head,
+        problem.d_head,
+        problem.d_value,
+    ];
+    for (at, name) in ["context", "d_query", "d_key", "d_value"]
+        .iter()
+        .enumerate()
+    {
+        let rows = clean[at]
+            .chunks(widths[at])
+            .zip(dirty[at].chunks(widths[at]));
+        for (row, (clean, dirty)) in rows.enumerate() {
+            if clean != dirty {
+                return Err(format!("{name} of row {row}: {clean:?} became {dirty:?}").into());
+            }
+        }
+    }
+    // Without this, two results of nothing would be equal as well.
+    for (name, clean) in ["context", "d_value"].iter().zip([&clean[0], &clean[3]]) {
+        if clean.iter().all(|x| *x == 0.0) {
+            return Err(format!("{name} is zero").into());
+        }
+    }
+    Ok(())
+}
+
+fn in_the_future(
+    mechanism: &MechanismConfig,
+    problem: &Problem,
+    device: &Device,
+    garbage: f32,
+) -> Result<(), Failed> {
+    /// Neither the first nor the last of a tile or of a chunk.
+    const FIRST: usize = 137;
+    let [clean, dirty] = [0.0, garbage].map(|element| {
+        let mut inputs = problem.inputs();
+        fill(
+            mechanism,
+            problem,
+            &mut inputs,
+            |_, key| key >= FIRST,
+            element,
+        );
+        let context = Tensors::new(problem, &inputs, device).attend(mechanism);
+        numbers(context)
+    });
+    let rows = clean
+        .chunks(problem.d_value)
+        .zip(dirty.chunks(problem.d_value));
+    let mut shown = 0;
+    for (row, (clean, dirty)) in rows.enumerate() {
+        let sees = row % problem.seq_q >= FIRST;
+        if !sees && clean != dirty {
+            return Err(format!("row {row}: {clean:?} became {dirty:?}").into());
+        }
+        shown += usize::from(sees && dirty.iter().any(|x| !x.is_finite()));
+    }
+    // A query that sees NaN must show it. Those of `local-p` look where they are told to.
+    let looks_anywhere = mechanism.mechanism() == Mechanism::LocalP;
+    if garbage.is_nan() && shown == 0 && !looks_anywhere {
+        return Err("no row that sees NaN shows it".into());
+    }
+    Ok(())
+}
+
+/// Writes an element into the keys and values of some positions; into the values alone where
+/// the queries are the keys, since a query is not hidden.
+fn fill(
+    mechanism: &MechanismConfig,
+    problem: &Problem,
+    inputs: &mut Inputs,
+    is_filled: impl Fn(usize, usize) -> bool,
+    element: f32,
+) {
+    let mut tensors = vec![(&mut inputs.value, problem.d_value)];
+    if mechanism.mechanism() != Mechanism::Lsh {
+        tensors.push((&mut inputs.key, problem.d_head));
+    }
+    for (rows, width) in tensors {
+        let of_example = rows.len() / problem.batch;
+        for (row, elements) in rows.chunks_mut(width).enumerate() {
+            let example = row * width / of_example;
+            if is_filled(example, row % problem.seq_k) {
+                elements.fill(element);
+            }
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Records of a CSV table, and which quotes in it are quotes.
+//!
+//! - A field that begins with a quote ends at the next quote that is not doubled. Line ends within
+//!   it belong to the field.
+//! - A quote inside a field that does not begin with one is an ordinary character: `5" pipe`.
+//! - Text after a closing quote on the line where that quote opened is a bad record: reading
+//!   continues with the next line.
+//! - A quote that swallows rows is an error. It is not closed at the end of the file, it is closed
+//!   on a later line with text after it (which is where the next quoted field opens), or it has
+//!   [`RUNAWAY`] lines in a row inside it that each look like a row.
+
+use crate::DataError;
+
+/// Lines in a row with exactly the delimiters of a row after which a quoted field is a runaway one.
+/// A third of the lines of English prose has exactly one comma: the chance of a text of two
+/// columns to have so many in a row is one in 10 billion a line.
+const RUNAWAY: usize = 20;
+
+/// A row, and what is wrong with it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    /// The line that it begins on, counted from 1.
+    pub(super) line: usize,
+    pub(super) fields: Vec<String>,
+    pub(super) fault: Option<&'static str>,
+}
+
+/// The records of a text, blank lines left out.
+pub(super) struct Records<'a> {
+    name: &'a str,
+    bytes: &'a [u8],
+    delimiter: u8,
+    at: usize,
+    line: usize,
+    /// Fields of the first record.
+    columns: Option<usize>,
+}
+
+impl<'a> Records<'a> {
+    /// Of a file of this name.
+    pub(super) fn new(name: &'a str, text: &'a str, delimiter: u8) -> Self {
+        Self {
+            name,
+            bytes: text.as_bytes(),
+            delimiter,
+            at: 0,
+            line: 1,
+            columns: None,
+        }
+    }
+
+    /// The next record, or nothing at the end of the file.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError::Quote`] for a quote that swallows rows.
+    pub(super) fn next(&mut self) -> Result<Option<Record>, DataError> {
+        while matches!(self.peek(), Some(b'\n' | b'\r')) {
+            self.advance();
+        }
+        if self.peek().is_none() {
+            return Ok(None);
+        }
+        let mut record = Record {
+            line: self.line,
+            fields: vec![],
+            fault: None,
+        };
+        loop {
+            let mut field = vec![];
+            if self.peek() == Some(b'"') {
+                self.quoted(&mut field, &mut record.fault)?;
+            }
+            while let Some(byte) = self.peek().filter(|byte| !self.ends_field(*byte)) {
+                field.push(byte);
+                self.advance();
+            }
+            let field = String::from_utf8_lossy(&field).into_owned();
+            record.fields.push(field);
+            let end = self.peek();
+            self.advance();
+            if end != Some(self.delimiter) {
+                break;
+            }
+        }
+        self.columns.get_or_insert(record.fields.len());
+        Ok(Some(record))
+    }
+
+    /// A field from its opening quote to its closing one.
+    fn quoted(
+        &mut self,
+        field: &mut Vec<u8>,
+        fault: &mut Option<&'static str>,
+    ) -> Result<(), DataError> {
+        let opened = self.line;
+        let stray = |why: String| {
+            Err(DataError::Quote {
+                name: self.name.to_owned(),
+                line: opened,
+                why,
+            })
+        };
+        self.advance();
+        // The line that the quote opens on is part of a row anyway: only whole lines count.
+        let (mut delimiters, mut like_rows) = (0, 0);
+        loop {
+            let Some(byte) = self.peek() else {
+                return stray("is not closed until the end of the file".to_owned());
+            };
+            self.advance();
+            match byte {
+                b'"' if self.peek() == Some(b'"') => self.advance(),
+                b'"' => break,
+                b'\n' => {
+                    let is_whole = self.line > opened + 1;
+                    let is_like_row = self.columns.is_some_and(|columns| {
+                        is_whole && columns > 1 && delimiters == columns - 1
+                    });
+                    like_rows = if is_like_row { like_rows + 1 } else { 0 };
+                    if like_rows == RUNAWAY {
+                        let (first, last) = (self.line - RUNAWAY, self.line - 1);
+                        return stray(format!(
+                            "takes in lines {first} to {last}, which look like rows of their own"
+                        ));
+                    }
+                    delimiters = 0;
+                }
+                byte if byte == self.delimiter => delimiters += 1,
+                _ => {}
+            }
+            field.push(byte);
+        }
+        // Blanks before a delimiter are common, and harmless.
+        let rest = &self.bytes[self.at..];
+        let blank = |byte: &&u8| matches!(byte, b' ' | b'\t') && **byte != self.delimiter;
+        let next = rest.iter().find(|byte| !blank(byte));
+        if next.is_some_and(|byte| !self.ends_field(*byte)) {
+            if self.line > opened {
+                return stray(format!(
+                    "is closed on line {}, and text follows there instead of a delimiter",
+                    self.line
+                ));
+            }
+            *fault = Some("text after a closing quote");
+        }
+        Ok(())
+    }
+
+    fn ends_field(&self, byte: u8) -> bool {
+        byte == self.delimiter || matches!(byte, b'\n' | b'\r')
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    fn advance(&mut self) {
+        if self.peek() == Some(b'\n') {
+            self.line += 1;
+        }
+        self.at += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<Record>, String> {
+        let mut records = Records::new("a.csv", text, b',');
+        let mut all = vec![];
+        loop {
+            match records.next() {
+                Ok(Some(record)) => all.push(record),
+                Ok(None) => return Ok(all),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+
+    #[test]
+    fn fields_and_lines() {
+        for (text, expected) in [
+            ("", vec![]),
+            ("a,b", vec![(1, vec!["a", "b"])]),
+            ("a,b\n", vec![(1, vec!["a", "b"])]),
+            (
+                "a,b\r\n\r\nc,d\r\n",
+                vec![(1, vec!["a", "b"]), (3, vec!["c", "d"])],
+            ),
+            ("a,\n,b\n", vec![(1, vec!["a", ""]), (2, vec!["", "b"])]),
+            (
+                "\"a\nb\",c\nd,e",
+                vec![(1, vec!["a\nb", "c"]), (3, vec!["d", "e"])],
+            ),
+            ("\"a\"\"b\",\"\"\n", vec![(1, vec!["a\"b", ""])]),
+            ("\"a\" ,b\n", vec![(1, vec!["a ", "b"])]),
+            ("5\" pipe,\"x\"\n", vec![(1, vec!["5\" pipe", "x"])]),
+            ("a, \"b\"\n", vec![(1, vec!["a", " \"b\""])]),
+            ("一,\"二\n三\"\n", vec![(1, vec!["一", "二\n三"])]),
+        ] {
+            let read = read(text).unwrap();
+            let expected: Vec<Record> = expected
+                .into_iter()
+                .map(|(line, fields)| Record {
+                    line,
+                    fields: fields.into_iter().map(str::to_owned).collect(),
+                    fault: None,
+                })
+                .collect();
+            assert_eq!(read, expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn quotes_that_swallow_rows_are_errors_with_the_line_they_open_on() {
+        let rows = |count: usize| "5,fine\n".repeat(count);
+        for (text, line, why) in [
+            // The end of the file.
+            (
+                format!("y,x\n5,fine\n1,\"stray\n{}", rows(30)),
+                3,
+                "takes in lines 4 to 23",
+            ),
+            (
+                format!("y,x\n1,\"stray\n{}", rows(5)),
+                2,
+                "is not closed until the end of the file",
+            ),
+            ("y,x\n1,\"".to_owned(), 2, "is not closed"),
+            ("y,\"x\n1,2\n".to_owned(), 1, "is not closed"),
+            // The next quoted field would close it.
+            (
+                format!("y,x\n1,\"stray\n{}2,\"quoted\"\n", rows(5)),
+                2,
+                "is closed on line 8, and text follows there",
+            ),
+            // A second stray one closes it.
+            (
+                format!("y,x\n1,\"stray\n{}2,stray\"\n5,fine\n", rows(25)),
+                2,
+                "takes in lines 3 to 22, which look like rows",
+            ),
+        ] {
+            let error = read(&text).unwrap_err();
+            let begin = format!("a.csv, line {line}: the quote that opens here {why}");
+            assert!(error.starts_with(&begin), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_long_text_may_have_any_lines_but_rows() {
+        let verse = "no comma\none, comma\none, other\ntwo, of, them\n\n".repeat(100);
+        let read = read(&format!("y,x\n1,\"{verse}\"\n2,b\n")).unwrap();
+        assert_eq!(read.len(), 3);
+        assert_eq!(read[1].fields, ["1", verse.as_str()]);
+        assert_eq!((read[2].line, read[2].fault), (503, None));
+    }
+
+    #[test]
+    fn text_after_a_closing_quote_spoils_its_line_alone() {
+        let read = read("y,x\n1,\"he said \"no\" twice\"\n2,\"b\"\n").unwrap();
+        assert_eq!(read.len(), 3);
+        assert_eq!(read[1].fault, Some("text after a closing quote"));
+        assert_eq!((read[2].line, read[2].fault), (3, None));
+        assert_eq!(read[2].fields, ["2", "b"]);
+    }
+}

@@ -1,0 +1,144 @@
+//! Invalid files, and names in them that a terminal would act on: every one is an error that names
+//! the file, and none of its text reaches the error as it is.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use zip::ZipWriter;
+use zip::write::SimpleFileOptions;
+use zoo_data::{DataError, LabelledText, Labels, Tokenizer, plain_text};
+
+/// Sets the title, clears the screen, reorders what follows.
+const HOSTILE: &str = "\u{1b}]0;t\u{7}\u{1b}[2J\u{9b}31m\u{202e}";
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let name = format!("zoo-invalid-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    fn zip(&self, name: &str, entries: &[(&str, &str)]) -> PathBuf {
+        let path = self.0.join(name);
+        let mut zip = ZipWriter::new(fs::File::create(&path).unwrap());
+        for (entry, text) in entries {
+            zip.start_file(*entry, SimpleFileOptions::default())
+                .unwrap();
+            zip.write_all(text.as_bytes()).unwrap();
+        }
+        zip.finish().unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn labelled(path: &Path) -> Result<(), DataError> {
+    let read = match path.extension().and_then(|it| it.to_str()) {
+        Some("csv") => LabelledText::csv(path, "y", "x").read()?,
+        Some("jsonl") => LabelledText::json_lines(path, "y", "x").read()?,
+        Some("tsv") => LabelledText::tsv(path).read()?,
+        _ => LabelledText::folders(path).read()?,
+    };
+    Labels::of(&read.examples)?.check("validation", &[])
+}
+
+#[test]
+fn what_is_invalid_is_an_error_without_what_a_terminal_acts_on() {
+    let folder = Folder::new("table");
+    let files = [
+        (
+            "header.csv",
+            format!("{HOSTILE},x\n1,2\n"),
+            "unknown column",
+        ),
+        (
+            "one label.csv",
+            format!("y,x\n{HOSTILE}a,1\n"),
+            "all examples have the label",
+        ),
+        (
+            "short.csv",
+            format!("y,x\n{HOSTILE}\n"),
+            "columns instead of 2",
+        ),
+        (
+            "quote.csv",
+            "y,x\n1,\"stray\n2,b\n".to_owned(),
+            "line 2: the quote that opens here",
+        ),
+        ("not.jsonl", format!("{{\"{HOSTILE}\n"), "not JSON"),
+        (
+            "field.jsonl",
+            format!("{{\"a\\u001b[2J{}\": 1}}\n", '\u{202e}'),
+            "unknown field",
+        ),
+        (
+            "tab.tsv",
+            format!("{HOSTILE}\n"),
+            "no tab between label and text",
+        ),
+        (
+            "one label.tsv",
+            format!("{HOSTILE}a\t1\n"),
+            "all examples have the label",
+        ),
+    ];
+    let mut cases: Vec<(PathBuf, Result<(), DataError>, &str)> = vec![];
+    for (name, text, expected) in files {
+        let path = folder.file(name, text);
+        let outcome = labelled(&path);
+        cases.push((path, outcome, expected));
+    }
+    let hostile = format!("{HOSTILE}.txt");
+    let leaving = format!("../{HOSTILE}");
+    for (name, entries, expected) in [
+        (
+            "several.zip",
+            [("a.txt", "a"), (hostile.as_str(), "b")],
+            "has no single file",
+        ),
+        (
+            "leaving.zip",
+            [("a.txt", "a"), (leaving.as_str(), "b")],
+            "leaves its folder",
+        ),
+    ] {
+        let path = folder.zip(name, &entries);
+        let outcome = plain_text(&path).map(|_| ());
+        cases.push((path, outcome, expected));
+    }
+    let archive = folder.zip("two.zip", &[(hostile.as_str(), "a"), ("z.txt", "b")]);
+    let entry = PathBuf::from(format!("{}#none", archive.display()));
+    cases.push((archive, plain_text(&entry).map(|_| ()), "unknown entry"));
+    let tokenizer = folder.file("tokenizer.json", format!("[\"{HOSTILE}"));
+    let outcome = Tokenizer::load(&tokenizer).map(|_| ());
+    cases.push((tokenizer, outcome, "the file is not JSON"));
+
+    for (path, outcome, expected) in cases {
+        let said = outcome.expect_err(expected).to_string();
+        assert!(said.contains(expected), "{said}");
+        let name = path.file_name().unwrap().to_str().unwrap();
+        // Labels are those of the training data, wherever they are from.
+        let is_named = said.contains(name) || expected.starts_with("all examples");
+        assert!(is_named, "{name}: {said}");
+        let acted_on = |it: char| it != '\n' && (it.is_control() || it == '\u{202e}');
+        assert!(!said.contains(acted_on), "{name}: {said:?}");
+    }
+}

@@ -1,0 +1,236 @@
+//! Weight files that declare more than they have: an error at once, without the memory they
+//! declare. Everything here is read on the host; no backend is involved.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use burn::tensor::TensorData;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipWriter};
+use zoo_models::weights::{Weights, WeightsError};
+
+/// Far more than a file of some kilobytes needs, far less than what these declare.
+const TIME: Duration = Duration::from_secs(30);
+const MEMORY: u64 = 256 << 20;
+
+/// A file that is deleted afterwards.
+struct TestFile(PathBuf);
+
+impl TestFile {
+    fn new(name: &str) -> Self {
+        let name = format!("zoo-hostile-{}-{name}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for TestFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// The largest resident set of this process so far, where the system tells it.
+fn peak_memory() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib << 10)
+}
+
+/// A tensor of a PyTorch file: its name, how many `f32` its storage has, its shape and strides.
+struct View<'a>(&'a str, u32, &'a [u64], &'a [u64]);
+
+/// What `torch.save` writes: all tensors are views of storage 0.
+fn pytorch(path: &Path, views: &[View<'_>], storage: &[u8], pickle_method: CompressionMethod) {
+    let mut pickle = b"\x80\x02}".to_vec();
+    for view in views {
+        pickle.extend(of_view(view));
+    }
+    pickle.push(b'.');
+    archive(path, &pickle, storage, pickle_method);
+}
+
+fn archive(path: &Path, pickle: &[u8], storage: &[u8], pickle_method: CompressionMethod) {
+    let mut zip = ZipWriter::new(fs::File::create(path).expect("a new file"));
+    let stored = CompressionMethod::Stored;
+    for (name, bytes, method) in [
+        ("archive/data.pkl", pickle, pickle_method),
+        ("archive/version", b"3\n", stored),
+        ("archive/data/0", storage, stored),
+    ] {
+        let options = SimpleFileOptions::default().compression_method(method);
+        zip.start_file(name, options).expect("a new entry");
+        zip.write_all(bytes).expect("its bytes");
+    }
+    zip.finish().expect("a whole archive");
+}
+
+/// `dict[name] = torch._utils._rebuild_tensor_v2(storage, 0, shape, strides, False, OrderedDict())`.
+fn of_view(View(name, elements, shape, strides): &View<'_>) -> Vec<u8> {
+    let text = |text: &str| {
+        [
+            b"X",
+            &(text.len() as u32).to_le_bytes()[..],
+            text.as_bytes(),
+        ]
+        .concat()
+    };
+    let integer = |number: u64| [b"\x8a\x08", &number.to_le_bytes()[..]].concat();
+    let tuple = |numbers: &[u64]| {
+        let numbers: Vec<u8> = numbers.iter().flat_map(|it| integer(*it)).collect();
+        [b"(", &numbers[..], b"t"].concat()
+    };
+    [
+        text(name),
+        b"ctorch._utils\n_rebuild_tensor_v2\n(".to_vec(),
+        [b"(", &text("storage")[..]].concat(),
+        b"ctorch\nFloatStorage\n".to_vec(),
+        text("0"),
+        text("cpu"),
+        integer(u64::from(*elements)),
+        b"tQK\0".to_vec(),
+        tuple(shape),
+        tuple(strides),
+        b"\x89ccollections\nOrderedDict\n)RtRs".to_vec(),
+    ]
+    .concat()
+}
+
+fn empty_with(shape: [usize; 2]) -> Weights {
+    let data = TensorData::new(Vec::<f32>::new(), shape);
+    Weights::of_tensors([("a.weight".to_owned(), data)])
+}
+
+/// The start of a safetensors file whose header says this of its only tensor.
+fn safetensors(path: &Path, shape: &str, offsets: &str) {
+    let header =
+        format!("{{\"a\":{{\"dtype\":\"F32\",\"shape\":{shape},\"data_offsets\":{offsets}}}}}");
+    let bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat();
+    fs::write(path, bytes).expect("a new file");
+}
+
+#[test]
+fn files_that_declare_more_than_they_have_are_refused_at_once() {
+    const STORED: CompressionMethod = CompressionMethod::Stored;
+    type Make = fn(&Path);
+    let cases: [(&str, Make, &str); 8] = [
+        (
+            "stride 0.pt",
+            // 1 GiB of four bytes.
+            |path| {
+                let views = [View("w", 1, &[1 << 14, 1 << 14], &[0, 0])];
+                pytorch(path, &views, &[0; 4], STORED);
+            },
+            "key w declares [16384, 16384], and the file has",
+        ),
+        (
+            "one storage by many names.pt",
+            // 1 GiB of 4 MiB.
+            |path| {
+                let names: Vec<String> = (0..256).map(|at| format!("w{at}")).collect();
+                let view = |name| View(name, 1 << 20, &[1 << 20], &[1]);
+                let views: Vec<_> = names.iter().map(|name| view(name)).collect();
+                pytorch(path, &views, &vec![0; 4 << 20], STORED);
+            },
+            "the keys up to",
+        ),
+        (
+            "overlapping windows.pt",
+            |path| {
+                let views = [View("w", 20_000, &[10_000, 10_000], &[1, 1])];
+                pytorch(path, &views, &[0; 80_000], STORED);
+            },
+            "key w declares [10000, 10000]",
+        ),
+        (
+            "no rows.pt",
+            |path| {
+                let views = [View("w", 1, &[0, 1 << 62], &[1, 1])];
+                pytorch(path, &views, &[0; 4], STORED);
+            },
+            "key w declares [0, 4611686018427387904]",
+        ),
+        (
+            "compressed pickle.pt",
+            // 16 MiB of empty lists, of some kilobytes.
+            |path| {
+                let pickle = [b"\x80\x02", &vec![b']'; 16 << 20][..], b"."].concat();
+                archive(path, &pickle, &[0; 4], CompressionMethod::Deflated);
+            },
+            "entry 0 of the archive declares 16777219 bytes",
+        ),
+        (
+            "no rows.safetensors",
+            |path| empty_with([0, 1 << 62]).write(path).expect("a new file"),
+            "key a.weight declares [0, 4611686018427387904]",
+        ),
+        (
+            "no rows.bpk",
+            |path| empty_with([0, 1 << 62]).write(path).expect("a new file"),
+            "key a.weight declares [0, 4611686018427387904]",
+        ),
+        (
+            "overflow.safetensors",
+            |path| safetensors(path, "[4294967296,4294967296]", "[0,0]"),
+            "not a whole safetensors file",
+        ),
+    ];
+    for (name, make, expected) in cases {
+        let file = TestFile::new(name);
+        make(&file.0);
+        let before = peak_memory();
+        let start = Instant::now();
+        let said = Weights::read(&file.0)
+            .map(|_| ())
+            .map_err(|error| error.to_string());
+        let took = start.elapsed();
+        let said = said.expect_err(name);
+        assert!(said.contains(expected), "{name}: {said}");
+        assert!(took < TIME, "{name}: {took:?}");
+        if let (Some(before), Some(after)) = (before, peak_memory()) {
+            let grown = after.saturating_sub(before);
+            assert!(grown < MEMORY, "{name}: {} MiB", grown >> 20);
+        }
+    }
+}
+
+#[test]
+fn views_that_fit_their_file_are_read() {
+    let file = TestFile::new("views.pt");
+    let views = [
+        View("tied.a", 6, &[2, 3], &[3, 1]),
+        View("tied.b", 6, &[2, 3], &[3, 1]),
+        View("transposed", 6, &[3, 2], &[1, 3]),
+        View("expanded", 6, &[4], &[0]),
+        View("empty", 6, &[0, 3], &[3, 1]),
+    ];
+    let numbers: Vec<u8> = (0_u8..6)
+        .flat_map(|it| f32::from(it).to_le_bytes())
+        .collect();
+    pytorch(&file.0, &views, &numbers, CompressionMethod::Stored);
+    let weights = Weights::read(&file.0).expect("all of it is there");
+    let read = |key: &str| -> Vec<f32> {
+        let data = weights.get(key).expect("it was written");
+        data.iter::<f32>().collect()
+    };
+    assert_eq!(read("tied.a"), [0., 1., 2., 3., 4., 5.]);
+    assert_eq!(read("tied.b"), [0., 1., 2., 3., 4., 5.]);
+    assert_eq!(read("transposed"), [0., 3., 1., 4., 2., 5.]);
+    assert_eq!(read("expanded"), [0.; 4]);
+    assert_eq!(read("empty"), [0.; 0]);
+}
+
+#[test]
+fn the_error_says_what_to_do() {
+    let file = TestFile::new("advice.pt");
+    let views = [View("w", 1, &[1 << 20], &[0])];
+    pytorch(&file.0, &views, &[0; 4], CompressionMethod::Stored);
+    let error = Weights::read(&file.0).expect_err("a view larger than its file");
+    assert!(matches!(error, WeightsError::TooLarge { .. }), "{error}");
+    assert!(
+        error.to_string().contains("\n  do: get the file again"),
+        "{error}"
+    );
+}

@@ -1,0 +1,367 @@
+//! Every change that this crate makes to a disk.
+//!
+//! All of them are here, so that tests can make each one fail ([`faults`]).
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, ErrorKind, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use zoo_models::weights::Weights;
+
+use self::faults::allowed;
+use crate::TrainError;
+
+/// Ends the name of a file that is not complete yet.
+const PARTIAL: &str = ".partial";
+const TEMPORARY: &str = ".tmp";
+
+/// Writes a file of a run folder, which one process writes at a time, and replaces the one that
+/// may exist. After a crash or a power cut, the old one or the new one is there, in full.
+pub(crate) fn write_atomic(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
+    let partial = with_suffix(path, PARTIAL);
+    // Left behind by a process that was killed.
+    if partial.symlink_metadata().is_ok() {
+        remove_file(&partial)?;
+    }
+    let file = create_new(&partial).map_err(TrainError::file(&partial))?;
+    replace(file, &partial, path, bytes).map_err(TrainError::file(path))
+}
+
+/// Writes to a path that a person named.
+///
+/// A device, a pipe or a file descriptor (`/dev/stdout`) is written to as it is. A regular file is
+/// replaced at once and keeps its permissions, also through symlinks, which stay.
+pub(crate) fn write_output(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
+    write_through_links(path, bytes).map_err(TrainError::file(path))
+}
+
+fn write_through_links(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let found = match fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        found => Some(found?),
+    };
+    let target = match target_of(path) {
+        Some(target) if found.as_ref().is_none_or(fs::Metadata::is_file) => target,
+        // Appending changes nothing for devices, and spares what a redirected file descriptor has.
+        _ => {
+            allowed("write", path)?;
+            let mut file = File::options().append(true).open(path)?;
+            return file.write_all(bytes);
+        }
+    };
+    let (partial, file) = loop {
+        let partial = temporary(&target);
+        match create_new(&partial) {
+            // The name of another process or of a person.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            file => break (partial, file?),
+        }
+    };
+    if let Some(found) = found {
+        restrict(&file, &partial, found.permissions())?;
+    }
+    replace(file, &partial, &target, bytes)
+}
+
+/// Sets permissions before there is any content to protect.
+fn restrict(file: &File, path: &Path, permissions: Permissions) -> io::Result<()> {
+    file.set_permissions(permissions).inspect_err(|_| {
+        let _ = fs::remove_file(path);
+    })
+}
+
+/// The file that symlinks lead to, which need not exist. None for a file descriptor.
+fn target_of(path: &Path) -> Option<PathBuf> {
+    let mut target = path.to_owned();
+    while let Ok(link) = fs::read_link(&target) {
+        let folder = target.parent().unwrap_or(Path::new(""));
+        // `/proc/self/fd/1` reads as a link to a file, and is not one.
+        if folder
+            .canonicalize()
+            .is_ok_and(|it| it.starts_with("/proc"))
+        {
+            return None;
+        }
+        target = folder.join(link);
+    }
+    Some(target)
+}
+
+/// Writes and syncs a new file in a folder that nobody reads yet.
+pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
+    let written = create_new(path).and_then(|file| write_and_sync(file, path, bytes));
+    written.map_err(TrainError::file(path))
+}
+
+/// Writes and syncs weights to a new file.
+pub(crate) fn write_weights(path: &Path, weights: &Weights) -> Result<(), TrainError> {
+    allowed("write", path).map_err(TrainError::file(path))?;
+    weights.write(path)?;
+    allowed("sync", path).map_err(TrainError::file(path))
+}
+
+/// Writes and syncs weights, and replaces a file that may exist at once.
+pub(crate) fn replace_weights(path: &Path, weights: &Weights) -> Result<(), TrainError> {
+    allowed("write", path).map_err(TrainError::file(path))?;
+    weights.replace(path)?;
+    sync_parent(path).map_err(TrainError::file(path))
+}
+
+/// Creates a folder, and those above it, that may exist.
+pub(crate) fn create_folder(path: &Path) -> Result<(), TrainError> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let created = allowed("create", path)
+        .and_then(|()| fs::create_dir_all(path))
+        .and_then(|()| sync_parent(path));
+    created.map_err(TrainError::file(path))
+}
+
+/// Renames a file or folder to a path that is free, or replaces a file.
+pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), TrainError> {
+    rename_io(from, to).map_err(TrainError::file(to))
+}
+
+/// Gives whatever is at a path a name that is free.
+pub(crate) fn set_aside(path: &Path) -> Result<PathBuf, TrainError> {
+    let mut names = (1..).map(|count| with_suffix(path, &format!(".aside-{count}")));
+    let free = names.find(|name| name.symlink_metadata().is_err());
+    let Some(aside) = free else {
+        unreachable!("there are more numbers than files");
+    };
+    rename(path, &aside)?;
+    Ok(aside)
+}
+
+/// Removes a file or a symlink, never what it leads to.
+pub(crate) fn remove_file(path: &Path) -> Result<(), TrainError> {
+    allowed("remove", path)
+        .and_then(|()| fs::remove_file(path))
+        .map_err(TrainError::file(path))
+}
+
+/// Removes a folder that is empty.
+pub(crate) fn remove_folder(path: &Path) -> Result<(), TrainError> {
+    allowed("remove", path)
+        .and_then(|()| fs::remove_dir(path))
+        .map_err(TrainError::file(path))
+}
+
+/// Makes what was created, renamed or removed in a folder survive a power cut.
+pub(crate) fn sync_folder(folder: &Path) -> Result<(), TrainError> {
+    sync_folder_io(folder).map_err(TrainError::file(folder))
+}
+
+/// Opens a file to write to, which may exist and keeps its content.
+pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
+    allowed("create", path)?;
+    File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)
+}
+
+/// Replaces the content of an open file.
+pub(crate) fn rewrite(file: &mut File, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    write(file, path, bytes)
+}
+
+/// A file that grows.
+#[derive(Debug)]
+pub(crate) struct Appender {
+    file: File,
+    path: PathBuf,
+}
+
+impl Appender {
+    /// Opens a file, or creates it.
+    pub(crate) fn open(path: &Path) -> Result<Self, TrainError> {
+        let opened = allowed("create", path)
+            .and_then(|()| File::options().create(true).append(true).open(path));
+        Ok(Self {
+            file: opened.map_err(TrainError::file(path))?,
+            path: path.into(),
+        })
+    }
+
+    /// Adds text at once: a process that is killed afterwards has written it.
+    pub(crate) fn append(&mut self, text: &str) -> Result<(), TrainError> {
+        write(&mut self.file, &self.path, text.as_bytes()).map_err(TrainError::file(&self.path))
+    }
+}
+
+/// Whether a name is of a file that was being written when the process ended; without the suffix,
+/// it is the name of the file that it would have become.
+pub(crate) fn without_suffix(name: &str) -> &str {
+    if let Some(name) = name.strip_suffix(PARTIAL) {
+        return name;
+    }
+    // NAME.PROCESS-COUNT.tmp, as `temporary` and Burn's `AtomicFile` name them.
+    let parts = name
+        .strip_suffix(TEMPORARY)
+        .and_then(|name| name.rsplit_once('.'));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match parts {
+        Some((stem, id))
+            if id
+                .split_once('-')
+                .is_some_and(|(process, count)| is_number(process) && is_number(count)) =>
+        {
+            stem
+        }
+        _ => name,
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// A name beside a file that is most likely free.
+fn temporary(path: &Path) -> PathBuf {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    with_suffix(path, &format!(".{}-{count}{TEMPORARY}", std::process::id()))
+}
+
+fn create_new(path: &Path) -> io::Result<File> {
+    allowed("create", path)?;
+    // Not through a symlink.
+    File::create_new(path)
+}
+
+/// Fills a file, and gives it its name when it is complete.
+fn replace(file: File, partial: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let written = write_and_sync(file, partial, bytes).and_then(|()| rename_io(partial, path));
+    if written.is_err() {
+        // It takes up space, which may be what is missing.
+        let _ = fs::remove_file(partial);
+    }
+    written?;
+    sync_parent(path)
+}
+
+fn write_and_sync(mut file: File, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write(&mut file, path, bytes)?;
+    allowed("sync", path)?;
+    file.sync_all()
+}
+
+fn write(file: &mut File, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if let Err(error) = allowed("write", path) {
+        // A disk that fills up takes what it has room for.
+        let _ = file.write_all(&bytes[..bytes.len() / 2]);
+        return Err(error);
+    }
+    file.write_all(bytes)
+}
+
+fn rename_io(from: &Path, to: &Path) -> io::Result<()> {
+    allowed("rename", to)?;
+    fs::rename(from, to)
+}
+
+fn sync_parent(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(folder) if folder != Path::new("") => sync_folder_io(folder),
+        _ => sync_folder_io(Path::new(".")),
+    }
+}
+
+fn sync_folder_io(folder: &Path) -> io::Result<()> {
+    allowed("sync", folder)?;
+    // Windows cannot, and need not.
+    if cfg!(not(unix)) {
+        return Ok(());
+    }
+    match File::open(folder)?.sync_all() {
+        // Nor can some network and user-space filesystems.
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::Unsupported | ErrorKind::InvalidInput
+            ) =>
+        {
+            Ok(())
+        }
+        synced => synced,
+    }
+}
+
+/// File operations that fail on request, for tests.
+#[doc(hidden)]
+pub mod faults {
+    use std::io;
+    use std::path::{Path, PathBuf};
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    /// The text of errors that were requested.
+    pub const INJECTED: &str = "injected fault";
+
+    static PLAN: Mutex<Option<Plan>> = Mutex::new(None);
+
+    #[derive(Debug)]
+    struct Plan {
+        within: PathBuf,
+        fails: Option<usize>,
+        operations: Vec<String>,
+    }
+
+    /// Records the operations within a folder until it is dropped; the one of this number, counted
+    /// from 0, fails.
+    #[derive(Debug)]
+    pub struct Armed(());
+
+    impl Armed {
+        /// Begins to record. There is one at a time.
+        pub fn new(within: &Path, fails: Option<usize>) -> Self {
+            *plan() = Some(Plan {
+                within: within.into(),
+                fails,
+                operations: vec![],
+            });
+            Self(())
+        }
+
+        /// The operations so far, as `write PATH`.
+        pub fn operations(&self) -> Vec<String> {
+            let plan = plan();
+            plan.as_ref().map_or(vec![], |plan| plan.operations.clone())
+        }
+    }
+
+    impl Drop for Armed {
+        fn drop(&mut self) {
+            *plan() = None;
+        }
+    }
+
+    fn plan() -> MutexGuard<'static, Option<Plan>> {
+        PLAN.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An error if this operation is to fail.
+    pub(super) fn allowed(operation: &str, path: &Path) -> io::Result<()> {
+        let mut plan = plan();
+        let Some(plan) = plan.as_mut().filter(|plan| path.starts_with(&plan.within)) else {
+            return Ok(());
+        };
+        let number = plan.operations.len();
+        plan.operations
+            .push(format!("{operation} {}", path.display()));
+        match plan.fails == Some(number) {
+            true => Err(io::Error::new(io::ErrorKind::StorageFull, INJECTED)),
+            false => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

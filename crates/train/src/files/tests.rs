@@ -1,0 +1,188 @@
+use super::*;
+
+/// A folder of a test's own.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = format!("zoo-files-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
+        fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn an_output_file_is_created_or_replaced() {
+    let folder = Folder::new("plain");
+    let path = folder.join("out.txt");
+    // The name of somebody's own file.
+    folder.write("out.txt.partial", "theirs");
+    for content in ["first", "second, which is longer", "3"] {
+        write_output(&path, content.as_bytes()).unwrap();
+        assert_eq!(text(&path), content);
+    }
+    assert_eq!(folder.names(), ["out.txt", "out.txt.partial"]);
+    assert_eq!(text(&folder.join("out.txt.partial")), "theirs");
+    let error = write_output(&folder.0, b"text").unwrap_err().to_string();
+    assert!(error.contains("zoo-files-plain"), "{error}");
+}
+
+#[test]
+fn a_write_that_fails_leaves_the_file_as_it_was() {
+    let folder = Folder::new("failing");
+    let path = folder.write("out.txt", "old");
+    let all = {
+        let armed = faults::Armed::new(&folder.0, None);
+        write_output(&path, b"old").unwrap();
+        armed.operations()
+    };
+    assert_eq!(all.len(), 5, "{all:?}");
+    for (number, operation) in all.iter().enumerate() {
+        let armed = faults::Armed::new(&folder.0, Some(number));
+        let error = write_output(&path, b"new").unwrap_err().to_string();
+        drop(armed);
+        assert!(error.ends_with(faults::INJECTED), "{operation}: {error}");
+        // The folder is synced when the new file is there.
+        let expected = if number == 4 { "new" } else { "old" };
+        assert_eq!(text(&path), expected, "{operation}");
+        assert_eq!(folder.names(), ["out.txt"], "{operation}");
+    }
+}
+
+#[cfg(unix)]
+mod unix {
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn an_output_file_keeps_its_permissions() {
+        let folder = Folder::new("permissions");
+        let path = folder.write("out.txt", "old");
+        let link = folder.join("link");
+        symlink("out.txt", &link).unwrap();
+        for (mode, path) in [(0o600, &path), (0o754, &path), (0o640, &link)] {
+            fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+            write_output(path, b"new").unwrap();
+            let found = fs::metadata(path).unwrap().permissions().mode();
+            assert_eq!(found & 0o777, mode);
+        }
+    }
+
+    #[test]
+    fn a_symlink_stays_and_its_target_is_written() {
+        let folder = Folder::new("links");
+        let target = folder.write("target.txt", "old");
+        let [link, chain, dangling] = ["link", "chain", "dangling"].map(|name| folder.join(name));
+        symlink("target.txt", &link).unwrap();
+        symlink(&link, &chain).unwrap();
+        symlink("new.txt", &dangling).unwrap();
+        for link in [&link, &chain] {
+            write_output(link, link.display().to_string().as_bytes()).unwrap();
+            assert_eq!(text(&target), link.display().to_string());
+        }
+        write_output(&dangling, b"new").unwrap();
+        assert_eq!(text(&folder.join("new.txt")), "new");
+        for link in [link, chain, dangling] {
+            assert!(link.is_symlink());
+        }
+        let round = folder.join("round");
+        symlink("round", &round).unwrap();
+        write_output(&round, b"new").unwrap_err();
+        assert!(round.is_symlink());
+    }
+
+    #[test]
+    fn devices_and_pipes_are_written_to() {
+        let folder = Folder::new("devices");
+        // Not the device itself: a defect here would replace it for the whole system.
+        let null = folder.join("null");
+        symlink("/dev/null", &null).unwrap();
+        write_output(&null, b"text").unwrap();
+        assert!(null.is_symlink());
+        assert!(
+            fs::metadata("/dev/null")
+                .unwrap()
+                .file_type()
+                .is_char_device()
+        );
+
+        let pipe = folder.join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || text(&pipe)
+        });
+        write_output(&pipe, b"through the pipe").unwrap();
+        assert_eq!(reader.join().unwrap(), "through the pipe");
+        assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
+
+        let socket = folder.join("socket");
+        let _listener = UnixListener::bind(&socket).unwrap();
+        write_output(&socket, b"text").unwrap_err();
+        assert!(fs::metadata(&socket).unwrap().file_type().is_socket());
+        assert_eq!(folder.names(), ["null", "pipe", "socket"]);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_file_descriptor_is_added_to() {
+        use std::os::fd::AsRawFd;
+
+        let folder = Folder::new("descriptors");
+        let path = folder.write("log.txt", "before\n");
+        let file = File::options().append(true).open(&path).unwrap();
+        for (name, line) in [("proc", "/proc/self/fd"), ("dev", "/dev/fd")] {
+            let descriptor = format!("{line}/{}", file.as_raw_fd());
+            write_output(Path::new(&descriptor), format!("{name}\n").as_bytes()).unwrap();
+        }
+        assert_eq!(text(&path), "before\nproc\ndev\n");
+    }
+}
+
+#[test]
+fn names_of_incomplete_files_are_known() {
+    for (name, expected) in [
+        ("run.json", "run.json"),
+        ("run.json.partial", "run.json"),
+        ("average.safetensors.12-3.tmp", "average.safetensors"),
+        ("notes.12-x.tmp", "notes.12-x.tmp"),
+        ("notes.-.tmp", "notes.-.tmp"),
+        ("notes.tmp", "notes.tmp"),
+    ] {
+        assert_eq!(without_suffix(name), expected);
+    }
+    let name = temporary(Path::new("out.txt"));
+    assert_eq!(without_suffix(name.to_str().unwrap()), "out.txt");
+}

@@ -1,0 +1,224 @@
+//! Every write, sync, rename and removal of a run fails once.
+
+use std::path::Path;
+
+use libtest_mimic::Trial;
+use zoo_backend::{Backend, Opened};
+use zoo_config::Config;
+use zoo_train::faults::{Armed, INJECTED};
+use zoo_train::{RunFolder, TrainError, TrainOptions, train};
+
+use crate::resume::same;
+use crate::support::{Folder, config};
+
+/// It is about what is on the disk, which does not depend on the device: on flex alone, where a run
+/// takes milliseconds and its result is the same bit for bit.
+pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
+    if opened.word.backend != Backend::Flex {
+        return vec![];
+    }
+    let trial = |name: &str, test: fn(&Opened)| {
+        let opened = opened.clone();
+        Trial::test(format!("faults::{name}"), move || {
+            test(&opened);
+            Ok(())
+        })
+    };
+    vec![
+        trial("a_new_run_survives_each_of_them", new_run),
+        trial("a_resumed_run_survives_each_of_them", resumed_run),
+        trial("an_overwritten_run_survives_each_of_them", overwritten_run),
+    ]
+}
+
+fn small(opened: &Opened, folder: &Folder, steps: usize, keep: usize) -> Config {
+    let changes = [
+        &format!("training.steps = {steps}"),
+        "training.checkpoint_every = 1",
+        &format!("training.keep = {keep}"),
+        "training.log_every = 1",
+        "validation.every = 2",
+        "validation.metric = \"loss\"",
+        "data.train_size = 12",
+        "data.valid_size = 2",
+        "data.test_size = 2",
+    ];
+    config(opened, folder, &changes)
+}
+
+fn options(resume: bool, overwrite: bool) -> TrainOptions {
+    TrainOptions {
+        quiet: true,
+        resume,
+        overwrite,
+        ..TrainOptions::default()
+    }
+}
+
+/// The files by which two runs are compared, beside weights and numbers.
+fn results(run: &Path) -> [String; 2] {
+    ["best.json", "result.json"].map(|name| std::fs::read_to_string(run.join(name)).unwrap())
+}
+
+fn assert_same(opened: &Opened, whole: &Folder, folder: &Folder, fault: &str) {
+    println!("{fault}");
+    same(opened, whole, folder);
+    let [whole, run] = [whole, folder].map(|folder| folder.join("runs/small"));
+    assert_eq!(results(&whole), results(&run), "{fault}");
+    let foreign = RunFolder::existing(&run).unwrap().foreign().unwrap();
+    assert_eq!(foreign, None, "{fault}");
+}
+
+/// What a person sees, and what is left.
+fn check_failure(error: &TrainError, run: &Path, fault: &str) {
+    let text = error.to_string();
+    assert!(text.contains(INJECTED), "{fault}: {text}");
+    assert!(text.contains("runs/small"), "{fault}: {text}");
+    if let Ok(run) = RunFolder::existing(run) {
+        let checkpoints = run.checkpoints();
+        for step in checkpoints.steps().unwrap() {
+            if let Err(error) = checkpoints.read(step) {
+                panic!("{fault}: {error}");
+            }
+        }
+    }
+}
+
+/// The number of the first rename to the name of a checkpoint.
+fn first_checkpoint(operations: &[String]) -> usize {
+    let mut operations = operations.iter();
+    let first = operations.position(|it| it.starts_with("rename ") && it.contains("/step-"));
+    first.expect("a run writes checkpoints")
+}
+
+/// Resumes, or does what the refusal recommends where there is nothing to resume from.
+fn go_on(config: &Config, fault: &str) {
+    let finished = match train(config, &options(true, false)) {
+        Err(TrainError::NoCheckpoint { .. }) => train(config, &options(false, true)),
+        Err(TrainError::NoRun { .. }) => train(config, &options(false, false)),
+        finished => finished,
+    };
+    if let Err(error) = finished {
+        panic!("{fault}: {error}");
+    }
+}
+
+fn new_run(opened: &Opened) {
+    let whole = Folder::new();
+    let armed = Armed::new(&whole.join(""), None);
+    train(&small(opened, &whole, 3, 1), &options(false, false)).unwrap();
+    let operations = armed.operations();
+    drop(armed);
+    for kind in ["create ", "write ", "sync ", "rename ", "remove "] {
+        assert!(operations.iter().any(|it| it.starts_with(kind)), "{kind}");
+    }
+    let published = first_checkpoint(&operations);
+    for (number, operation) in operations.iter().enumerate() {
+        let folder = Folder::new();
+        let config = small(opened, &folder, 3, 1);
+        let run = folder.join("runs/small");
+        let fault = format!("fault {number}: {operation}");
+        let armed = Armed::new(&folder.join(""), Some(number));
+        let finished = train(&config, &options(false, false));
+        drop(armed);
+        match finished {
+            // Only the log may be incomplete.
+            Ok(_) => assert!(operation.ends_with("log.txt"), "{fault}"),
+            Err(error) => {
+                check_failure(&error, &run, &fault);
+                let steps = RunFolder::existing(&run).map(|run| run.checkpoints().steps());
+                let has_some = steps.is_ok_and(|steps| !steps.unwrap().is_empty());
+                assert!(has_some || number <= published, "{fault}");
+                go_on(&config, &fault);
+            }
+        }
+        assert_same(opened, &whole, &folder, &fault);
+    }
+}
+
+/// A run that goes back to its first checkpoint.
+fn resumed_run(opened: &Opened) {
+    let whole = Folder::new();
+    train(&small(opened, &whole, 3, 3), &options(false, false)).unwrap();
+    // Left behind by a process that was killed.
+    let killed = Folder::new();
+    copy(&whole.join("runs"), &killed.join("runs"));
+    killed.write("runs/small/checkpoints/partial-00000003/state.json", "{");
+    killed.write("runs/small/metrics.jsonl.partial", "{");
+    let mut number = 0;
+    loop {
+        let folder = Folder::new();
+        copy(&killed.join("runs"), &folder.join("runs"));
+        let run = folder.join("runs/small");
+        let config = small(opened, &folder, 3, 3);
+        let back = TrainOptions {
+            step: Some(1),
+            ..options(true, false)
+        };
+        let armed = Armed::new(&folder.join(""), Some(number));
+        let finished = train(&config, &back);
+        let operations = armed.operations();
+        drop(armed);
+        let Some(operation) = operations.get(number) else {
+            break;
+        };
+        let fault = format!("fault {number}: {operation}");
+        match finished {
+            Ok(_) => assert!(operation.ends_with("log.txt"), "{fault}"),
+            Err(error) => {
+                check_failure(&error, &run, &fault);
+                go_on(&config, &fault);
+            }
+        }
+        assert_same(opened, &whole, &folder, &fault);
+        number += 1;
+    }
+    assert!(number > 40, "{number}");
+}
+
+/// Whatever is left of the old run is replaced by the same command.
+fn overwritten_run(opened: &Opened) {
+    let [old, whole] = [Folder::new(), Folder::new()];
+    train(&small(opened, &old, 3, 3), &options(false, false)).unwrap();
+    train(&small(opened, &whole, 1, 3), &options(false, false)).unwrap();
+    let mut number = 0;
+    loop {
+        let folder = Folder::new();
+        copy(&old.join("runs"), &folder.join("runs"));
+        let config = small(opened, &folder, 1, 3);
+        let armed = Armed::new(&folder.join(""), Some(number));
+        let finished = train(&config, &options(false, true));
+        let operations = armed.operations();
+        drop(armed);
+        let Some(operation) = operations.get(number) else {
+            break;
+        };
+        let fault = format!("fault {number}: {operation}");
+        match finished {
+            Ok(_) => assert!(operation.ends_with("log.txt"), "{fault}"),
+            Err(error) => {
+                assert!(error.to_string().contains(INJECTED), "{fault}: {error}");
+                if let Err(error) = train(&config, &options(false, true)) {
+                    panic!("{fault}: {error}");
+                }
+            }
+        }
+        assert_same(opened, &whole, &folder, &fault);
+        let run = RunFolder::existing(&folder.join("runs/small")).unwrap();
+        assert_eq!(run.checkpoints().steps().unwrap(), [1], "{fault}");
+        number += 1;
+    }
+    assert!(number > 40, "{number}");
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &to),
+            false => drop(std::fs::copy(entry.path(), to).unwrap()),
+        }
+    }
+}

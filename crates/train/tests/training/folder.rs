@@ -1,0 +1,433 @@
+//! What is in a run folder and was not written by zoo is neither removed nor in the way.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use libtest_mimic::Trial;
+use zoo_backend::Opened;
+use zoo_config::Config;
+use zoo_train::{RunFolder, TrainOptions, Trained, Which, average, train};
+
+use crate::support::{Folder, config, config_text, said, zoo};
+
+pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
+    let trial = |name: &str, test: fn(&Opened)| {
+        let opened = opened.clone();
+        Trial::test(format!("folder::{name}"), move || {
+            test(&opened);
+            Ok(())
+        })
+    };
+    let mut trials = vec![
+        trial(
+            "overwrite_spares_folders_that_zoo_did_not_create",
+            not_a_run,
+        ),
+        trial("overwrite_spares_foreign_files", foreign_files),
+        trial("overwrite_spares_files_of_the_config", files_of_config),
+        trial("overwrite_removes_what_zoo_wrote", own_files),
+        trial("stray_files_among_checkpoints_stay", stray_files),
+    ];
+    if cfg!(unix) {
+        trials.push(trial("unreadable_checkpoints_are_reported", unreadable));
+    }
+    if cfg!(target_os = "linux") {
+        trials.push(trial("paths_need_not_be_utf_8", not_utf_8));
+    }
+    trials
+}
+
+fn quiet() -> TrainOptions {
+    TrainOptions {
+        quiet: true,
+        ..TrainOptions::default()
+    }
+}
+
+fn over() -> TrainOptions {
+    TrainOptions {
+        overwrite: true,
+        ..quiet()
+    }
+}
+
+fn resume() -> TrainOptions {
+    TrainOptions {
+        resume: true,
+        ..quiet()
+    }
+}
+
+fn failed(config: &Config, options: &TrainOptions) -> String {
+    train(config, options).unwrap_err().to_string()
+}
+
+/// Every file and symlink below a folder, with its content.
+fn tree(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let path = entry.path();
+        match entry.file_type().unwrap() {
+            kind if kind.is_dir() => files.extend(tree(&path)),
+            kind if kind.is_symlink() => {
+                let target = std::fs::read_link(&path).unwrap();
+                files.insert(path, target.into_os_string().into_encoded_bytes());
+            }
+            _ => {
+                let bytes = std::fs::read(&path).unwrap();
+                files.insert(path, bytes);
+            }
+        }
+    }
+    files
+}
+
+/// A folder of data and of a config that was written by hand, with any name that zoo uses, too.
+fn not_a_run(opened: &Opened) {
+    let folder = Folder::new();
+    let config = config(opened, &folder, &["training.steps = 1"]);
+    let by_hand = config_text(opened, &folder, &["# mine"]);
+    let run = folder.join("runs/small");
+    let files: [&[(&str, &str)]; 5] = [
+        &[("config.toml", &by_hand), ("train.tsv", "a\tb\n")],
+        &[("config.toml", &by_hand)],
+        // Of another program.
+        &[
+            ("config.toml", &by_hand),
+            ("run.json", "{\"versions\": {}}"),
+        ],
+        &[("run.json", "{\"name\": \"mine\"}")],
+        &[("notes.txt", "mine")],
+    ];
+    for files in files {
+        for (name, content) in files {
+            folder.write(&format!("runs/small/{name}"), content);
+        }
+        let before = tree(&run);
+        for options in [quiet(), over()] {
+            let error = failed(&config, &options);
+            assert!(error.contains("was not created by zoo"), "{error}");
+            assert!(error.contains(run.to_str().unwrap()), "{error}");
+            assert!(!error.contains("--overwrite"), "{error}");
+            assert_eq!(tree(&run), before);
+        }
+        let error = failed(&config, &resume());
+        assert!(error.contains("is no folder of a run"), "{error}");
+        assert_eq!(tree(&run), before);
+        std::fs::remove_dir_all(&run).unwrap();
+    }
+    // A file.
+    folder.write("runs/small", "mine");
+    let error = failed(&config, &over());
+    assert!(error.contains("was not created by zoo"), "{error}");
+    assert!(run.is_file());
+}
+
+fn foreign_files(opened: &Opened) {
+    let folder = Folder::new();
+    let config = config(opened, &folder, &["training.steps = 1"]);
+    train(&config, &quiet()).unwrap();
+    let run = folder.join("runs/small");
+    // Beside zoo's own, at every level, with names that are nearly its own.
+    let mut foreign: Vec<PathBuf> = [
+        "train.tsv",
+        "Config.toml",
+        "config.toml.bak",
+        "notes/log.txt",
+        "bleurt.svg",
+        "checkpoints/notes.txt",
+        "checkpoints/weights.safetensors",
+        "checkpoints/step-1/state.json",
+        "checkpoints/step-00000001/notes.txt",
+        "checkpoints/step-00000001/config.toml",
+    ]
+    .iter()
+    .map(|name| folder.write(&format!("runs/small/{name}"), "mine"))
+    .collect();
+    #[cfg(unix)]
+    {
+        // A symlink is not zoo's, whatever its name is and wherever it leads.
+        let outside = folder.write("outside/weights.safetensors", "mine");
+        let link = run.join("average.safetensors");
+        std::os::unix::fs::symlink(outside, &link).unwrap();
+        foreign.push(link);
+        let link = run.join("checkpoints/step-00000007");
+        std::os::unix::fs::symlink(folder.join("outside"), &link).unwrap();
+        foreign.push(link);
+    }
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::unix::ffi::OsStrExt;
+        let path = run.join(std::ffi::OsStr::from_bytes(b"caf\xe9.txt"));
+        std::fs::write(&path, "mine").unwrap();
+        foreign.push(path);
+    }
+    for (index, path) in foreign.iter().enumerate() {
+        // The others are in the way of nothing: one at a time.
+        let hidden = folder.join("hidden");
+        std::fs::create_dir_all(&hidden).unwrap();
+        let others = foreign.iter().enumerate();
+        let moved: Vec<_> = others
+            .filter(|(other, _)| *other != index)
+            .map(|(other, from)| (from, hidden.join(other.to_string())))
+            .collect();
+        for (from, to) in &moved {
+            std::fs::rename(from, to).unwrap();
+        }
+        let empty = [run.join("notes"), run.join("checkpoints/step-1")];
+        let empty = empty.iter().filter(|folder| !path.starts_with(folder));
+        for folder in empty.clone() {
+            std::fs::remove_dir(folder).unwrap();
+        }
+        let before = tree(&run);
+        let error = failed(&config, &over());
+        // A folder of another name is named as a whole.
+        let folders = [run.join("notes"), run.join("checkpoints/step-1")];
+        let named = folders.iter().find(|folder| path.starts_with(folder));
+        let named = named.unwrap_or(path).display();
+        let expected = format!("{named} was not written by zoo");
+        assert!(error.starts_with(&expected), "{named}: {error}");
+        assert_eq!(tree(&run), before);
+        // Nor is it recommended.
+        let error = failed(&config, &quiet());
+        assert!(error.contains("is there already"), "{error}");
+        assert!(!error.contains("--overwrite"), "{error}");
+        for folder in empty {
+            std::fs::create_dir(folder).unwrap();
+        }
+        for (from, to) in &moved {
+            std::fs::rename(to, from).unwrap();
+        }
+    }
+}
+
+fn files_of_config(opened: &Opened) {
+    let folder = Folder::new();
+    let first = config(opened, &folder, &["training.steps = 1"]);
+    train(&first, &quiet()).unwrap();
+    let run = folder.join("runs/small");
+    let mut names = vec![run.join("tokenizer.source.json")];
+    assert!(names[0].is_file());
+    #[cfg(unix)]
+    {
+        let link = folder.join("elsewhere.json");
+        std::os::unix::fs::symlink(&names[0], &link).unwrap();
+        names.push(link);
+    }
+    for name in names {
+        let path = name.display().to_string();
+        let load = format!("tokenizer.load = [{path:?}, {path:?}]");
+        let config = config(opened, &folder, &["training.steps = 1", &load]);
+        let before = tree(&run);
+        let error = failed(&config, &over());
+        let expected = format!("tokenizer.load is {}, in the run folder", name.display());
+        assert!(error.starts_with(&expected), "{error}");
+        assert_eq!(tree(&run), before);
+        let error = failed(&config, &quiet());
+        assert!(!error.contains("--overwrite"), "{error}");
+    }
+}
+
+/// Also what was left by a process that was killed, and by other commands.
+fn own_files(opened: &Opened) {
+    let folder = Folder::new();
+    let config = config(opened, &folder, &["training.steps = 1"]);
+    let run = folder.join("runs/small");
+    // Killed before there was more.
+    folder.write("runs/small/lock", "1\n");
+    folder.write("runs/small/run.json.partial", "{");
+    train(&config, &quiet()).unwrap();
+    average(&RunFolder::existing(&run).unwrap(), &[1]).unwrap();
+    folder.write("runs/small/attention.html", "<html>");
+    let old = [
+        "config.toml.partial",
+        "average.safetensors.12-3.tmp",
+        "bleu.svg",
+        "macro-f1.svg",
+        "checkpoints/partial-00000007/weights.safetensors",
+        "checkpoints/step-00000009/weights.safetensors.12-3.tmp",
+        "checkpoints/step-100000000/state.json",
+    ]
+    .map(|name| folder.write(&format!("runs/small/{name}"), "old"));
+    let error = failed(&config, &quiet());
+    assert!(error.contains("--overwrite"), "{error}");
+    train(&config, &over()).unwrap();
+    for path in old {
+        assert!(!path.exists(), "{}", path.display());
+    }
+    assert!(!run.join("average.safetensors").exists());
+    assert!(!run.join("attention.html").exists());
+    let checkpoints = RunFolder::existing(&run).unwrap().checkpoints();
+    assert_eq!(checkpoints.steps().unwrap(), [1]);
+}
+
+fn stray_files(opened: &Opened) {
+    let folder = Folder::new();
+    let changes = [
+        "training.checkpoint_every = 1",
+        "training.keep = 1",
+        "validation.every = 100",
+    ];
+    let of = |steps: &'static str| config(opened, &folder, &[&[steps], &changes[..]].concat());
+    train(&of("training.steps = 2"), &quiet()).unwrap();
+    let stray = [
+        "step-1",
+        "step-3",
+        "step-x",
+        "step-+0000001",
+        "step-00000000/notes.txt",
+        "step-00000001",
+        "partial-00000003",
+        "partial-x/notes.txt",
+        "notes.txt",
+    ]
+    .map(|name| folder.write(&format!("runs/small/checkpoints/{name}"), name));
+    // In the way of checkpoints that are to be written.
+    let in_way =
+        [("step-00000003", "file"), ("partial-00000004", "file")].map(|(name, content)| {
+            let path = folder.join(&format!("runs/small/checkpoints/{name}"));
+            let _ = std::fs::remove_dir_all(&path);
+            std::fs::write(&path, content).unwrap();
+            path
+        });
+    train(&of("training.steps = 4"), &resume()).unwrap();
+    for path in stray
+        .iter()
+        .filter(|path| !path.ends_with("partial-00000003"))
+    {
+        let content = std::fs::read_to_string(path).unwrap();
+        assert!(path.to_str().unwrap().ends_with(&content), "{content}");
+    }
+    for path in in_way.iter().chain(&stray[6..7]) {
+        let aside = format!("{}.aside-1", path.display());
+        assert!(Path::new(&aside).is_file(), "{aside}");
+    }
+    let checkpoints = RunFolder::existing(&folder.join("runs/small"))
+        .unwrap()
+        .checkpoints();
+    // The folder with notes in it is left alone; it is no checkpoint that can be read.
+    let steps = checkpoints.steps().unwrap();
+    assert!(steps.ends_with(&[4]) && steps.len() <= 3, "{steps:?}");
+    checkpoints.read(4).unwrap();
+    // Nor are notes removed with a checkpoint that is to be written again.
+    let notes = folder.write("runs/small/checkpoints/step-00000004/notes.txt", "mine");
+    train(&of("training.steps = 5"), &resume()).unwrap();
+    assert!(notes.is_file());
+    let back = TrainOptions {
+        step: Some(4),
+        ..resume()
+    };
+    let later = folder.write("runs/small/checkpoints/step-00000005/notes.txt", "mine");
+    let error = failed(&of("training.steps = 5"), &back);
+    assert!(error.starts_with(later.to_str().unwrap()), "{error}");
+    checkpoints.read(5).unwrap();
+}
+
+fn unreadable(opened: &Opened) {
+    let folder = Folder::new();
+    let config = config(opened, &folder, &["training.steps = 1"]);
+    train(&config, &quiet()).unwrap();
+    let run = folder.join("runs/small");
+    let [checkpoints, hidden] = [run.join("checkpoints"), folder.join("hidden")];
+    std::fs::rename(&checkpoints, &hidden).unwrap();
+    let kinds: [fn(&Path); 3] = [
+        |path| std::fs::write(path, "").unwrap(),
+        |path| link("checkpoints", path),
+        // A disk that is not mounted.
+        |path| link("/nowhere/checkpoints", path),
+    ];
+    for make in kinds {
+        make(&checkpoints);
+        let opened_run = RunFolder::existing(&run).unwrap();
+        let errors = [
+            failed(&config, &resume()),
+            failed(
+                &config,
+                &TrainOptions {
+                    step: Some(1),
+                    ..resume()
+                },
+            ),
+            Trained::open(&run, Which::Best, Some(opened.word), &[])
+                .unwrap_err()
+                .to_string(),
+            Trained::open(&run, Which::Step(1), Some(opened.word), &[])
+                .unwrap_err()
+                .to_string(),
+            average(&opened_run, &[1]).unwrap_err().to_string(),
+            opened_run.checkpoints().steps().unwrap_err().to_string(),
+        ];
+        let expected = format!("{} cannot be read: ", checkpoints.display());
+        for error in errors {
+            assert!(error.starts_with(&expected), "{error}");
+            assert!(!error.contains("--overwrite"), "{error}");
+        }
+        for command in ["inspect", "average"] {
+            let output = zoo(&[command, run.to_str().unwrap()]).output().unwrap();
+            assert!(!output.status.success(), "{}", said(&output));
+            assert!(said(&output).contains(&expected), "{}", said(&output));
+        }
+        std::fs::remove_file(&checkpoints).unwrap();
+    }
+    // Without any, there is none.
+    let error = failed(&config, &resume());
+    assert!(error.contains("has no checkpoint yet"), "{error}");
+    std::fs::rename(&hidden, &checkpoints).unwrap();
+    train(&config, &resume()).unwrap();
+}
+
+#[cfg(unix)]
+fn link(target: &str, path: &Path) {
+    std::os::unix::fs::symlink(target, path).unwrap();
+}
+
+#[cfg(not(unix))]
+fn link(_: &str, _: &Path) {
+    unreachable!("the test is of systems with symlinks")
+}
+
+#[cfg(target_os = "linux")]
+fn not_utf_8(opened: &Opened) {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    let folder = Folder::new();
+    let path = folder.join("").join(OsStr::from_bytes(b"caf\xe9.toml"));
+    let text = config_text(opened, &folder, &["training.steps = 1"]);
+    std::fs::write(&path, text).unwrap();
+    let output = zoo(&["train", "--plain"]).arg(&path).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let run = folder.join("runs/small");
+    let about = std::fs::read_to_string(run.join("run.json")).unwrap();
+    assert!(about.contains("caf\u{fffd}.toml"), "{about}");
+    let to = folder.join("").join(OsStr::from_bytes(b"\xff.html"));
+    let run = run.to_str().unwrap();
+    let attend = zoo(&["attend", run, "--text", "a b", "--to"])
+        .arg(&to)
+        .output()
+        .unwrap();
+    assert!(attend.status.success(), "{}", said(&attend));
+    assert!(to.is_file());
+    // What must be text is refused.
+    for words in [
+        &["train", "small.toml", "--set"][..],
+        &["attend", run, "--text"],
+        &["translate", run, "--checkpoint"],
+        &[],
+    ] {
+        let output = zoo(words).arg(OsStr::from_bytes(b"\xff")).output().unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{words:?}: {}",
+            said(&output)
+        );
+        assert!(!said(&output).contains("panicked"), "{}", said(&output));
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn not_utf_8(_: &Opened) {
+    unreachable!("the test is of systems that have such paths")
+}

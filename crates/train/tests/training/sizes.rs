@@ -1,0 +1,142 @@
+//! Absurd sizes: refused before anything is created, or harmless.
+
+use std::time::{Duration, Instant};
+
+use libtest_mimic::Trial;
+use zoo_backend::Opened;
+use zoo_config::{Config, ConfigError};
+use zoo_train::{Ending, TrainError, TrainOptions, train};
+
+use crate::support::{Folder, config, said, zoo};
+
+pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
+    let trial = |name: &str, test: fn(&Opened)| {
+        let opened = opened.clone();
+        Trial::test(format!("sizes::{name}"), move || {
+            test(&opened);
+            Ok(())
+        })
+    };
+    vec![
+        trial(
+            "what_has_no_room_is_refused_before_anything_is_created",
+            no_memory,
+        ),
+        trial("out_of_range_is_told_by_the_program", out_of_range),
+        trial("endless_epochs_and_batches_begin_at_once", endless),
+    ]
+}
+
+fn quiet() -> TrainOptions {
+    TrainOptions {
+        quiet: true,
+        ..TrainOptions::default()
+    }
+}
+
+/// On a backend of the CPU, whichever is tested: no device is opened for it.
+fn no_memory(_: &Opened) {
+    let folder = Folder::new();
+    let output = folder.join("runs").display().to_string();
+    folder.write("a.txt", "some text ".repeat(100));
+    let text = folder.join("a.txt").display().to_string();
+    let reverse = "data.kind = \"reverse\"\nmodel.kind = \"transformer\"\n";
+    let plain = format!(
+        "data = {{ kind = \"plain\", train = {text:?} }}\nmodel.kind = \"gpt\"\n\
+         model.positions = \"sinusoidal\"\n"
+    );
+    for (lines, key) in [
+        (
+            format!("{reverse}model.d_model = 1048576\n"),
+            "model.d_model",
+        ),
+        (
+            format!("{reverse}model.layers = 4096\nmodel.d_model = 65536\n"),
+            "model.layers",
+        ),
+        (
+            format!("{reverse}model.positions = {{ kind = \"learned\", longest = 1073741824 }}\n"),
+            "model.d_model",
+        ),
+        (
+            "data = { kind = \"reverse\", train_size = 1000000000, min_length = 1000, max_length \
+             = 1000 }\nmodel.kind = \"seq2seq\"\n"
+                .to_owned(),
+            "data.train_size",
+        ),
+        (
+            format!("{plain}training.batch_size = 1073741824\n"),
+            "training.batch_size",
+        ),
+        (
+            format!("{plain}model.context = 1073741824\n"),
+            "model.context",
+        ),
+    ] {
+        let text = format!("run.output = {output:?}\nbackend.word = \"flex\"\n{lines}");
+        let config = Config::parse("absurd.toml", &text, &[]);
+        let config = config.unwrap_or_else(|error| panic!("{text}\n{error}"));
+        let start = Instant::now();
+        let error = train(&config, &quiet()).unwrap_err();
+        let took = start.elapsed();
+        assert!(
+            matches!(error, TrainError::Config(ConfigError::Memory { .. })),
+            "{text}\n{error}"
+        );
+        assert!(error.to_string().contains(key), "{text}\n{error}");
+        assert!(took < Duration::from_secs(30), "{text}\n{took:?}");
+        assert!(!folder.join("runs").exists(), "{text}");
+    }
+}
+
+fn out_of_range(_: &Opened) {
+    let folder = Folder::new();
+    let path = folder.write(
+        "a.toml",
+        "[data]\nkind = \"reverse\"\n[model]\nkind = \"transformer\"\n",
+    );
+    for (key, value) in [
+        ("model.d_model", "1000000000000000000"),
+        ("model.layers", "1000000000"),
+        ("training.batch_size", "2305843009213693952"),
+        ("training.epochs", "18446744073709551615"),
+        ("decoding.max_length", "4294967296"),
+        ("data.symbols", "9223372036854775807"),
+    ] {
+        let set = format!("{key}={value}");
+        let output = zoo(&["train", path.to_str().unwrap(), "--set", &set]).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(1), "{set}");
+        let said = said(&output);
+        assert!(
+            said.contains(&format!("--set {set}: {key} must be")),
+            "{said}"
+        );
+        assert!(!said.contains("panicked"), "{said}");
+    }
+}
+
+/// A batch has no more examples than there are, and epochs are not counted one by one.
+fn endless(opened: &Opened) {
+    for batch_by in ["examples", "tokens"] {
+        let folder = Folder::new();
+        let by = format!("training.batch_by = \"{batch_by}\"");
+        let config = config(
+            opened,
+            &folder,
+            &[
+                "training.epochs = 100000000",
+                "training.batch_size = 1073741824",
+                &by,
+            ],
+        );
+        let options = quiet();
+        options.interrupter.stop(Some("after the first step"));
+        let start = Instant::now();
+        let finished = train(&config, &options).unwrap();
+        let took = start.elapsed();
+        assert_eq!(finished.ending, Ending::Interrupted);
+        // On a software adapter a step takes its time; counted one by one, epochs take hours.
+        assert!(took < Duration::from_secs(300), "{took:?}");
+    }
+}

@@ -1,0 +1,126 @@
+//! Where commands write to.
+
+use libtest_mimic::Trial;
+use zoo_train::average;
+
+use crate::runs::{Kind, Runs};
+
+pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
+    let mut trials = vec![runs.trial("outputs::every_file_of_a_run_is_known", every_file)];
+    #[cfg(unix)]
+    trials.push(runs.trial("outputs::links_and_pipes_are_written_to", unix::every_flag));
+    trials
+}
+
+/// By which `--overwrite` knows what it may remove.
+fn every_file(runs: &Runs) {
+    use Kind::{Classifier, Gpt, Han, Seq2Seq, Transformer};
+
+    for kind in [Transformer, Seq2Seq, Gpt, Classifier, Han] {
+        let finished = runs.finished(kind);
+        let folder = &finished.folder;
+        average(folder, &[finished.steps]).unwrap();
+        assert_eq!(folder.foreign().unwrap(), None, "{kind:?}");
+        assert!(folder.file("average.safetensors").is_file());
+    }
+    // By `zoo attend` without a file.
+    let folder = &runs.finished(Kind::Han).folder;
+    let command = crate::runs::parsed::<zoo_train::cli::attend::Attend>(&[
+        &runs.word(Kind::Han),
+        "--text",
+        "one two .",
+    ]);
+    let page = crate::runs::printed(|out| command.run(out));
+    assert_eq!(
+        page.trim_end(),
+        folder.file("attention.html").display().to_string()
+    );
+    assert_eq!(folder.foreign().unwrap(), None);
+}
+
+#[cfg(unix)]
+mod unix {
+    use std::os::unix::fs::{FileTypeExt, symlink};
+    use std::path::Path;
+    use std::process::Command;
+
+    use zoo_train::cli::attend::Attend;
+    use zoo_train::cli::eval::Eval;
+    use zoo_train::cli::translate::Translate;
+
+    use crate::runs::{Kind, Runs, parsed, printed};
+
+    /// `--to`, `--hypotheses`, `--svg` and `--png`.
+    pub(super) fn every_flag(runs: &Runs) {
+        let run = runs.word(Kind::Transformer);
+        let lines = runs
+            .written("outputs.txt", "a b\nc\n")
+            .display()
+            .to_string();
+        let translate = |to: &str| {
+            let command: Translate = parsed(&[&run, "--file", &lines, "--to", to]);
+            printed(|out| command.run(out));
+        };
+        let eval = |to: &str| {
+            let command: Eval = parsed(&[&run, "--hypotheses", to]);
+            printed(|out| command.run(out));
+        };
+        let attend = |flag: &str, to: &str| {
+            let command: Attend = parsed(&[&run, "--text", "a b", flag, to]);
+            printed(|out| command.run(out));
+        };
+        type Write<'a> = (&'a str, &'a dyn Fn(&str));
+        let commands: [Write<'_>; 5] = [
+            ("translate", &translate),
+            ("eval", &eval),
+            ("page", &|to| attend("--to", to)),
+            ("svg", &|to| attend("--svg", to)),
+            ("png", &|to| attend("--png", to)),
+        ];
+        for (name, write) in commands {
+            let path = |kind: &str| runs.file(&format!("outputs-{name}-{kind}"));
+            let word = |path: &Path| path.display().to_string();
+            let [plain, target, link, null, pipe] =
+                ["plain", "target", "link", "null", "pipe"].map(path);
+            write(&word(&plain));
+            let expected = std::fs::read(&plain).unwrap();
+            assert!(!expected.is_empty(), "{name}");
+
+            std::fs::write(&target, "old").unwrap();
+            symlink(&target, &link).unwrap();
+            write(&word(&link));
+            assert!(link.is_symlink(), "{name}: the link is replaced");
+            assert_eq!(std::fs::read(&target).unwrap(), expected, "{name}");
+
+            // Not the device itself: a defect would replace it for the whole system.
+            symlink("/dev/null", &null).unwrap();
+            write(&word(&null));
+            assert!(
+                null.is_symlink(),
+                "{name}: the link to a device is replaced"
+            );
+
+            assert!(
+                Command::new("mkfifo")
+                    .arg(&pipe)
+                    .status()
+                    .unwrap()
+                    .success()
+            );
+            // Ends also where nothing is written to the pipe.
+            let mut reader = Command::new("timeout")
+                .args(["60", "cat", &word(&pipe)])
+                .stdout(std::process::Stdio::piped())
+                .spawn()
+                .unwrap();
+            write(&word(&pipe));
+            let is_pipe = std::fs::metadata(&pipe).unwrap().file_type().is_fifo();
+            if !is_pipe {
+                reader.kill().unwrap();
+            }
+            let read = reader.wait_with_output().unwrap();
+            assert!(is_pipe, "{name}: the pipe is replaced");
+            assert_eq!(read.stdout, expected, "{name}");
+        }
+    }
+}
