@@ -136,7 +136,11 @@ fn failing_output(runs: &Runs) {
         // Nobody reads any more: quiet, as other programs are.
         let (said, complained) = shell(&format!("( sleep 0.2; {command}; echo $? >&3 ) | true"));
         assert_eq!(said, "0\n", "{command}: {complained}");
-        assert!(!complained.contains("error"), "{command}: {complained}");
+        // A Vulkan driver prints errors of its own.
+        assert!(
+            !complained.contains("standard output"),
+            "{command}: {complained}"
+        );
     }
     if !cfg!(target_os = "linux") {
         return;
