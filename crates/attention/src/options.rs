@@ -29,6 +29,9 @@ pub struct AttentionOptions {
     pub bias: Option<Tensor<4>>,
     /// Weights forgotten while training.
     pub dropout: Option<Dropout>,
+    /// Whether masked keys and values may be assumed to be finite, so that nothing is spent on
+    /// those that are not. Default: no.
+    pub assume_finite: bool,
 }
 
 impl AttentionOptions {
@@ -78,6 +81,16 @@ impl AttentionOptions {
     pub fn with_dropout(self, dropout: Dropout) -> Self {
         Self {
             dropout: Some(dropout),
+            ..self
+        }
+    }
+
+    /// Skips what keeps NaN and infinities in masked keys and values from reaching the result
+    /// and the gradients: with such inputs both are undefined. A backend on which this costs
+    /// nothing may ignore it.
+    pub fn with_assume_finite(self, assume_finite: bool) -> Self {
+        Self {
+            assume_finite,
             ..self
         }
     }

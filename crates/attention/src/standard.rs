@@ -65,9 +65,10 @@ pub fn standard(
     attend_by_scores(op, scores, value, options, &shape, stored)
 }
 
-/// Whether the options may hide a key from a query.
+/// Whether the options may hide a key from a query that must not see what is in it.
 pub(crate) fn may_hide(options: &AttentionOptions) -> bool {
-    !matches!(options.pattern, Pattern::Full) || options.bias.is_some()
+    let has_mask = !matches!(options.pattern, Pattern::Full) || options.bias.is_some();
+    has_mask && !options.assume_finite
 }
 
 /// [`products`] that are NaN for queries and keys that are not finite, without a gradient for

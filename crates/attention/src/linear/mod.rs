@@ -71,7 +71,7 @@ pub fn linear(
     let scale = features.scale(options.scale, &shape);
     let attend = |[query, key, value]: [Tensor<4>; 3], sight: &Sight, shape: &AttentionShape| {
         let query = features.of_queries(query, scale);
-        let (key, value, poison) = sight.finite(key, value, shape);
+        let (key, value, poison) = sight.finite(key, value, shape, options.assume_finite);
         let key = features.of_keys(key, scale, sight); // [batch, kv_heads, seq_k, features]
         let value = with_ones(value); // [batch, kv_heads, seq_k, d_value + 1]
         let sums = if sight.is_causal {

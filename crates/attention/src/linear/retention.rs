@@ -59,7 +59,7 @@ pub fn retention(
     let stored = query.dtype();
     let [query, key, value] = [query, key, value].map(widen);
     let query = query.mul_scalar(options.scale.unwrap_or(shape.default_scale()));
-    let (key, value, poison) = sight.finite(key, value, &shape);
+    let (key, value, poison) = sight.finite(key, value, &shape, options.assume_finite);
     let context = chunked::causal(query, key, value, &shape, Some(decays));
     let context = match poison {
         Some(poison) => context + poison,

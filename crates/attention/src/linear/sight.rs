@@ -35,9 +35,10 @@ impl Sight {
         key: Tensor<4>,
         value: Tensor<4>,
         shape: &AttentionShape,
+        assume_finite: bool,
     ) -> (Tensor<4>, Tensor<4>, Option<Tensor<4>>) {
         let [key, value] = [key, value].map(|tensor| self.clear(tensor));
-        if !self.is_causal {
+        if !self.is_causal || assume_finite {
             return (key, value, None);
         }
         let [key, value] = [key, value].map(FiniteRows::of);

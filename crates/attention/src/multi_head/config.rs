@@ -49,6 +49,10 @@ pub struct MultiHeadAttentionConfig {
     /// The share of weights forgotten while training. Default: none.
     #[config(default = 0.0)]
     pub dropout: f64,
+    /// Whether masked keys and values may be assumed to be finite:
+    /// [`AttentionOptions::assume_finite`](crate::AttentionOptions::assume_finite). Default: no.
+    #[config(default = false)]
+    pub assume_finite: bool,
     /// Whether queries have a bias. Default: yes.
     #[config(default = true)]
     pub query_bias: bool,
@@ -145,6 +149,7 @@ impl MultiHeadAttentionConfig {
             mechanism: self.mechanism.clone(),
             positions: self.positions,
             temperature: self.temperature,
+            assume_finite: self.assume_finite,
             heads,
             kv_heads,
             d_head,

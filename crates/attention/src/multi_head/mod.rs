@@ -71,6 +71,7 @@ pub struct MultiHeadAttention {
     #[module(skip)]
     positions: Positions,
     temperature: f64,
+    assume_finite: bool,
     heads: usize,
     kv_heads: usize,
     d_head: usize,
@@ -335,6 +336,7 @@ impl MultiHeadAttention {
             alibi: (self.positions == Positions::Alibi).then(|| alibi_slopes(self.heads)),
             dropout: (self.is_training(query) && self.dropout.prob > 0.0)
                 .then(|| Dropout::new(self.dropout.prob, next_seed(&query.device()))),
+            assume_finite: self.assume_finite,
             ..AttentionOptions::new()
         }
     }

@@ -18,6 +18,7 @@ use super::ops::{
     Arrived, Bias, InputGradients, MoreHidden, Saved, TiledBackward, TiledForward, TiledSettings,
 };
 use super::{Body, aten, portable};
+use crate::pattern::rule::Rule;
 
 /// What computes a call for tensors where `query` is, as numbers of a type; whether more is
 /// hidden or added than the settings say.
@@ -55,12 +56,19 @@ impl TiledForward for LibTorch {
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         let has_more = aten::has_more(&hidden, &bias);
         match body(&query, query.dtype(), has_more, &settings) {
+            Body::Aten if settings.dropout.is_some() => {
+                forward_with_dropout([query, key, value], hidden, bias, &settings)
+            }
             Body::Aten => {
                 let tensors = [&query, &key, &value];
                 let (context, log_sum_exp) = aten::forward(tensors, &hidden, &bias, &settings);
-                // LibTorch's backward kernels take the log-sum-exp as it is.
-                let stats = TchTensor::new(log_sum_exp.tensor.shallow_clone());
-                (context, log_sum_exp, stats)
+                let may_hide = may_hide(&hidden, &bias, &settings);
+                if settings.assume_finite || aten::is_exact([&key, &value], &log_sum_exp, may_hide)
+                {
+                    with_log_sum_exp(context, log_sum_exp)
+                } else {
+                    forward_in_f32([query, key, value], hidden, bias, &settings)
+                }
             }
             Body::Tiles => portable::forward::<Self>(query, key, value, hidden, bias, &settings),
             _ => host::forward::<Self>(query, key, value, hidden, bias, &settings),
@@ -77,6 +85,8 @@ impl TiledBackward for LibTorch {
         let has_more = aten::has_more(&saved.hidden, &saved.bias);
         match body(&saved.query, saved.query.dtype(), has_more, settings) {
             Body::Aten if settings.dropout.is_some() => with_dropout(saved, arrived, settings),
+            // What the tile loops computed.
+            Body::Aten if saved.stats.tensor.size()[3] == 2 => in_f32(saved, arrived, settings),
             Body::Aten => match aten::backward(&saved, &arrived, settings) {
                 Some(gradients) => gradients,
                 None => in_f32(saved, arrived, settings),
@@ -85,6 +95,86 @@ impl TiledBackward for LibTorch {
             _ => host::backward::<Self>(saved, arrived, settings),
         }
     }
+}
+
+/// Results of ATen's kernels: their backward passes take the log-sum-exp for the statistics.
+fn with_log_sum_exp(
+    context: TchTensor,
+    log_sum_exp: TchTensor,
+) -> (TchTensor, TchTensor, TchTensor) {
+    let stats = TchTensor::new(log_sum_exp.tensor.shallow_clone());
+    (context, log_sum_exp, stats)
+}
+
+/// Whether a key may be hidden from a query.
+fn may_hide(
+    hidden: &MoreHidden<LibTorch>,
+    bias: &Bias<LibTorch>,
+    settings: &TiledSettings,
+) -> bool {
+    aten::has_more(hidden, bias) || !matches!(*settings.rule, Rule::Full)
+}
+
+/// The tile loops in `f32`, for what ATen's kernels do not compute exactly.
+fn forward_in_f32(
+    tensors: [TchTensor; 3],
+    hidden: MoreHidden<LibTorch>,
+    bias: Bias<LibTorch>,
+    settings: &TiledSettings,
+) -> (TchTensor, TchTensor, TchTensor) {
+    let stored = tensors[0].tensor.kind();
+    let [query, key, value] = tensors.map(|tensor| to(tensor, tch::Kind::Float));
+    let bias = match bias {
+        Bias::Nothing => Bias::Nothing,
+        Bias::Added(bias) => Bias::Added(to(bias, tch::Kind::Float)),
+    };
+    let (context, log_sum_exp, stats) =
+        portable::forward::<LibTorch>(query, key, value, hidden, bias, settings);
+    (to(context, stored), log_sum_exp, stats)
+}
+
+/// ATen's kernel where weights are dropped, which only it knows how to do again: elements that
+/// are not finite are kept from it, and what sees one is made NaN afterwards.
+fn forward_with_dropout(
+    [query, key, value]: [TchTensor; 3],
+    hidden: MoreHidden<LibTorch>,
+    bias: Bias<LibTorch>,
+    settings: &TiledSettings,
+) -> (TchTensor, TchTensor, TchTensor) {
+    let is_clean = settings.assume_finite
+        || !may_hide(&hidden, &bias, settings)
+        || !aten::has_non_finite([&key, &value]);
+    if is_clean {
+        let (context, log_sum_exp) =
+            aten::forward([&query, &key, &value], &hidden, &bias, settings);
+        return with_log_sum_exp(context, log_sum_exp);
+    }
+    let (finite_key, finite_value) = (finite(&key), finite(&value));
+    let tensors = [&query, &finite_key, &finite_value];
+    let (context, log_sum_exp) = aten::forward(tensors, &hidden, &bias, settings);
+    let nothing_dropped = TiledSettings {
+        dropout: None,
+        ..settings.clone()
+    };
+    let (shown, ..) = forward_in_f32([query, key, value], hidden, bias, &nothing_dropped);
+    let sees_none = shown.tensor.isfinite().all_dim(3, true);
+    let poisoned = |tensor: TchTensor| {
+        let tensor = tensor
+            .tensor
+            .masked_fill(&sees_none.logical_not(), f64::NAN);
+        TchTensor::new(tensor)
+    };
+    with_log_sum_exp(poisoned(context), poisoned(log_sum_exp))
+}
+
+/// A tensor with zeros for elements that are not finite.
+fn finite(tensor: &TchTensor) -> TchTensor {
+    let tensor = &tensor.tensor;
+    TchTensor::new(tensor.masked_fill(&tensor.isfinite().logical_not(), 0.0))
+}
+
+fn to(tensor: TchTensor, kind: tch::Kind) -> TchTensor {
+    TchTensor::new(tensor.tensor.to_kind(kind))
 }
 
 /// The way back where weights were dropped: only LibTorch knows which. There is no way in for a
@@ -100,6 +190,18 @@ fn with_dropout(
         d_log_sum_exp: None,
         wants_bias: false,
     };
+    let may_hide = may_hide(&saved.hidden, &saved.bias, settings);
+    let saved =
+        if settings.assume_finite || !may_hide || !aten::has_non_finite([&saved.key, &saved.value])
+        {
+            saved
+        } else {
+            Saved {
+                key: finite(&saved.key),
+                value: finite(&saved.value),
+                ..saved
+            }
+        };
     let gradients = aten::backward(&saved, &by_context, settings)
         .expect("a call with dropout and without a bias can go back");
     if arrived.d_log_sum_exp.is_none() {
@@ -129,19 +231,21 @@ fn in_f32(
     arrived: Arrived<LibTorch>,
     settings: &TiledSettings,
 ) -> InputGradients<LibTorch> {
-    let log_sum_exp = &saved.stats.tensor;
-    let saved = Saved {
-        stats: TchTensor::new(tch::Tensor::cat(
-            &[log_sum_exp.shallow_clone(), log_sum_exp.ones_like()],
-            3,
-        )),
-        ..saved
+    let stats = &saved.stats.tensor;
+    let saved = match stats.size()[3] {
+        1 => Saved {
+            stats: TchTensor::new(tch::Tensor::cat(
+                &[stats.shallow_clone(), stats.ones_like()],
+                3,
+            )),
+            ..saved
+        },
+        _ => saved,
     };
     let stored = saved.query.tensor.kind();
     if stored == tch::Kind::Float {
         return portable::backward::<LibTorch>(saved, arrived, settings);
     }
-    let to = |tensor: TchTensor, kind: tch::Kind| TchTensor::new(tensor.tensor.to_kind(kind));
     let wide = |tensor: TchTensor| to(tensor, tch::Kind::Float);
     let saved = Saved {
         query: wide(saved.query),

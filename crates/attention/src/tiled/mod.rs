@@ -280,6 +280,7 @@ fn settle(
         alibi: options.alibi.as_deref().map(Arc::from),
         // Nothing is dropped: then nothing needs to be drawn.
         dropout: options.dropout.filter(|dropout| dropout.probability > 0.0),
+        assume_finite: options.assume_finite,
         is_portable: false,
     };
     (settings, hidden)

@@ -22,6 +22,8 @@ pub(crate) struct TiledSettings {
     /// A slope for each query head.
     pub(crate) alibi: Option<Arc<[f32]>>,
     pub(crate) dropout: Option<Dropout>,
+    /// Whether masked keys and values, and log-sum-exps, may be assumed to be of ordinary size.
+    pub(crate) assume_finite: bool,
     /// Computed by the portable body even where there are kernels: for tests that compare
     /// the two.
     pub(crate) is_portable: bool,

@@ -7,74 +7,44 @@ use zoo_train::{RunFolder, TrainError, TrainOptions, Trained, Which, average, tr
 
 use crate::support::{Folder, column, config, config_text, said, seal, zoo};
 
+fn trial(opened: &Opened, name: &str, test: fn(&Opened)) -> Trial {
+    let opened = opened.clone();
+    Trial::test(format!("checkpoints::{name}"), move || {
+        test(&opened);
+        Ok(())
+    })
+}
+
+/// What depends on the device: whether weights are finite is asked there.
+pub(crate) fn on_devices(opened: &Opened) -> Vec<Trial> {
+    let trial = |name, test| trial(opened, name, test);
+    vec![
+        trial(
+            "non_finite_weights_replace_no_good_ones",
+            non_finite_weights,
+        ),
+        trial("non_finite_weights_of_a_file_are_not_used", non_finite_file),
+    ]
+}
+
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
-    let [damaged, kept, full] = [opened.clone(), opened.clone(), opened.clone()];
-    let [flags, best, ties] = [opened.clone(), opened.clone(), opened.clone()];
-    let [any, finite, non_finite] = [opened.clone(), opened.clone(), opened.clone()];
-    let mut trials = vec![
-        Trial::test("checkpoints::any_byte_that_changed_is_noticed", move || {
-            any_byte(&any);
-            Ok(())
-        }),
-        Trial::test(
-            "checkpoints::each_command_names_its_own_flag_for_a_whole_one",
-            move || {
-                flags_of_commands(&flags);
-                Ok(())
-            },
+    let trial = |name, test| trial(opened, name, test);
+    vec![
+        trial("any_byte_that_changed_is_noticed", any_byte),
+        trial(
+            "each_command_names_its_own_flag_for_a_whole_one",
+            flags_of_commands,
         ),
-        Trial::test(
-            "checkpoints::a_run_ends_also_if_its_best_is_damaged",
-            move || {
-                best_is_damaged(&best);
-                Ok(())
-            },
+        trial("a_run_ends_also_if_its_best_is_damaged", best_is_damaged),
+        trial(
+            "a_damaged_one_is_told_and_an_older_one_named",
+            a_damaged_one,
         ),
-        Trial::test(
-            "checkpoints::a_damaged_one_is_told_and_an_older_one_named",
-            move || {
-                a_damaged_one(&damaged);
-                Ok(())
-            },
-        ),
-        Trial::test(
-            "checkpoints::of_those_as_good_the_best_has_the_lowest_loss",
-            move || {
-                as_good(&ties);
-                Ok(())
-            },
-        ),
-        Trial::test("checkpoints::the_last_and_the_best_are_kept", move || {
-            the_last_and_the_best(&kept);
-            Ok(())
-        }),
-    ];
-    trials.extend([
-        Trial::test(
-            "checkpoints::non_finite_weights_replace_no_good_ones",
-            move || {
-                non_finite_weights(&finite);
-                Ok(())
-            },
-        ),
-        Trial::test(
-            "checkpoints::non_finite_weights_of_a_file_are_not_used",
-            move || {
-                non_finite_file(&non_finite);
-                Ok(())
-            },
-        ),
-    ]);
-    if cfg!(unix) {
-        trials.push(Trial::test(
-            "checkpoints::a_full_disk_leaves_the_older_one",
-            move || {
-                a_full_disk(&full);
-                Ok(())
-            },
-        ));
-    }
-    trials
+        trial("of_those_as_good_the_best_has_the_lowest_loss", as_good),
+        trial("the_last_and_the_best_are_kept", the_last_and_the_best),
+        #[cfg(unix)]
+        trial("a_full_disk_leaves_the_older_one", a_full_disk),
+    ]
 }
 
 fn quiet() -> TrainOptions {

@@ -5,16 +5,13 @@
 use std::path::Path;
 
 use libtest_mimic::Trial;
-use zoo_backend::{Backend, Opened};
+use zoo_backend::Opened;
 use zoo_config::Config;
 use zoo_train::{TrainError, TrainOptions, train};
 
 use crate::support::{Folder, seal};
 
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
-    if opened.word.backend != Backend::Flex {
-        return vec![];
-    }
     let trial = |name: &str, test: fn(&Opened)| {
         let opened = opened.clone();
         Trial::test(format!("data::{name}"), move || {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use libtest_mimic::Trial;
-use zoo_backend::{Backend, Opened};
+use zoo_backend::Opened;
 use zoo_config::Config;
 use zoo_train::faults::{Armed, INJECTED};
 use zoo_train::{RunFolder, TrainError, TrainOptions, train};
@@ -14,9 +14,6 @@ use crate::support::{Folder, config};
 /// It is about what is on the disk, which does not depend on the device: on flex alone, where a run
 /// takes milliseconds and its result is the same bit for bit.
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
-    if opened.word.backend != Backend::Flex {
-        return vec![];
-    }
     let trial = |name: &str, test: fn(&Opened)| {
         let opened = opened.clone();
         Trial::test(format!("faults::{name}"), move || {

@@ -12,14 +12,17 @@ use zoo_train::{Ending, RunFolder, TrainOptions, train};
 
 use crate::support::{Folder, column, config, config_text, rows, said, seal, zoo};
 
-pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
-    let trial = |name: &str, test: fn(&Opened)| {
-        let opened = opened.clone();
-        Trial::test(format!("resume::{name}"), move || {
-            test(&opened);
-            Ok(())
-        })
-    };
+fn trial(opened: &Opened, name: &str, test: fn(&Opened)) -> Trial {
+    let opened = opened.clone();
+    Trial::test(format!("resume::{name}"), move || {
+        test(&opened);
+        Ok(())
+    })
+}
+
+/// What depends on the device.
+pub(crate) fn on_devices(opened: &Opened) -> Vec<Trial> {
+    let trial = |name, test| trial(opened, name, test);
     vec![
         trial("after_kill_it_ends_with_the_same_weights", after_kill),
         trial(
@@ -38,6 +41,12 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
             },
         ),
         trial("a_checkpoint_that_lost_a_part_ends_elsewhere", lost_parts),
+    ]
+}
+
+pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
+    let trial = |name, test| trial(opened, name, test);
+    vec![
         #[cfg(unix)]
         trial("ctrl_c_saves_and_is_told_by_the_exit_code", interrupted),
         trial("another_config_is_no_continuation", with_another_config),

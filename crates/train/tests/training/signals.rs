@@ -12,16 +12,13 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
-use zoo_backend::{Backend, Opened};
+use zoo_backend::Opened;
 use zoo_train::RunFolder;
 
 use crate::resume::{PATIENCE, same};
 use crate::support::{Folder, config_text, said, zoo};
 
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
-    if opened.word.backend != Backend::Flex {
-        return vec![];
-    }
     let trial = |name: &str, test: fn(&Opened)| {
         let opened = opened.clone();
         Trial::test(format!("signals::{name}"), move || {

@@ -4,28 +4,24 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
-use zoo_backend::{Backend, Opened};
+use zoo_backend::Opened;
 use zoo_train::RunFolder;
 
 use crate::resume::{PATIENCE, same};
 use crate::support::{Folder, config_text, said, zoo};
 
-/// It is about what is on the disk, which no device has a say in: on flex alone, where a step is
-/// quick and the end is the same bit for bit. `ZOO_SOAK=1` makes it long.
-pub(crate) fn trial(opened: &Opened) -> Option<Trial> {
-    if opened.word.backend != Backend::Flex {
-        return None;
-    }
+/// `ZOO_SOAK=1` makes it long.
+pub(crate) fn trial(opened: &Opened) -> Trial {
     let (steps, kills) = match std::env::var_os("ZOO_SOAK") {
         Some(_) => (1000, 20),
         None => (60, 3),
     };
     let opened = opened.clone();
     let name = format!("soak::{steps}_steps_survive_being_killed_{kills}_times");
-    Some(Trial::test(name, move || {
+    Trial::test(name, move || {
         survives(&opened, steps, kills);
         Ok(())
-    }))
+    })
 }
 
 fn survives(opened: &Opened, steps: usize, kills: usize) {

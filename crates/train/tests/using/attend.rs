@@ -10,13 +10,19 @@ use zoo_train::{Side, Trained, Which};
 
 use crate::runs::{Kind, Runs, parsed, printed, refused};
 
+/// What depends on the device: the weights.
+pub(crate) fn on_devices(runs: &Runs) -> Vec<Trial> {
+    vec![
+        runs.trial("attend::every_model_has_a_page", every_model),
+        runs.trial("attend::a_target_may_be_given", given_target),
+    ]
+}
+
 pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
     let browser = browser();
     let is_there = browser.is_some();
     let own = runs.clone();
     vec![
-        runs.trial("attend::every_model_has_a_page", every_model),
-        runs.trial("attend::a_target_may_be_given", given_target),
         runs.trial("attend::a_picture_of_one_head", picture),
         runs.trial("attend::what_is_not_there_is_told", refusals),
         // `--ignored` shows what is missing.

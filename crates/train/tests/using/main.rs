@@ -17,7 +17,7 @@ mod writing;
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
-use zoo_backend::open_for_tests;
+use zoo_backend::{Backend, open_for_tests};
 
 use crate::runs::Runs;
 
@@ -36,11 +36,15 @@ fn main() -> ExitCode {
 fn trials(runs: &Runs) -> Vec<Trial> {
     let mut trials = writing::trials(runs);
     trials.extend(judging::trials(runs));
-    trials.extend(looking_inside::trials(runs));
-    trials.extend(attend::trials(runs));
-    trials.extend(outputs::trials(runs));
-    trials.extend(refusals::trials(runs));
-    trials.extend(program::trials(runs));
-    trials.extend(hostile::trials(runs));
+    trials.extend(attend::on_devices(runs));
+    // What follows is about files, processes and messages, in which the device has no part.
+    if runs.backend() == Backend::Flex {
+        trials.extend(looking_inside::trials(runs));
+        trials.extend(attend::trials(runs));
+        trials.extend(outputs::trials(runs));
+        trials.extend(refusals::trials(runs));
+        trials.extend(program::trials(runs));
+        trials.extend(hostile::trials(runs));
+    }
     trials
 }

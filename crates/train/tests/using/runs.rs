@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use clap::{Args, Parser};
 use libtest_mimic::Trial;
-use zoo_backend::Opened;
+use zoo_backend::{Backend, Opened};
 use zoo_config::Config;
 use zoo_train::{Finished, TrainError, TrainOptions, train};
 
@@ -43,6 +43,11 @@ impl Runs {
 
     pub(crate) fn remove(&self) {
         let _ = std::fs::remove_dir_all(&self.0.folder);
+    }
+
+    /// What they are trained on.
+    pub(crate) fn backend(&self) -> Backend {
+        self.0.opened.word.backend
     }
 
     /// A test with these runs.

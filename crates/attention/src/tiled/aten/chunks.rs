@@ -302,6 +302,7 @@ mod tests {
                 softcap: None,
                 alibi: None,
                 dropout: None,
+                assume_finite: false,
                 is_portable: false,
             };
             let random = |heads: usize, width: i64| {

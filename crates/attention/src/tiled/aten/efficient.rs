@@ -11,10 +11,13 @@ use crate::tiled::ops::{Bias, MoreHidden, TiledSettings};
 use crate::{AttentionShape, Dropout};
 
 /// Added to the scores of what is hidden. Minus infinity would do as well, but for queries that
-/// see nothing: the kernel gives them a log-sum-exp like any other.
-pub(super) const LOWEST: f64 = -1e30;
+/// see nothing: the kernel gives them a log-sum-exp like any other. It is finite also when the
+/// kernel multiplies it by log2(e).
+pub(super) const LOWEST: f64 = -2e38;
+/// The least bias of a key that is not hidden.
+const LEAST_VISIBLE: f64 = -1e38;
 /// Below this, a log-sum-exp is that of a query which sees nothing.
-const BLIND: f64 = -1e29;
+pub(super) const BLIND: f64 = -1.5e38;
 
 /// What the kernel is told besides its tensors.
 #[derive(Debug)]
@@ -36,7 +39,11 @@ impl Added {
     ) -> Self {
         let shape = &settings.shape;
         // A bias may hide by minus infinity.
-        let mut added = bias.as_ref().map(|bias| bias.tensor.clamp_min(LOWEST));
+        let mut added = bias.as_ref().map(|bias| {
+            let hides = bias.tensor.eq(f64::NEG_INFINITY);
+            let bias = bias.tensor.clamp_min(LEAST_VISIBLE);
+            bias.masked_fill(&hides, LOWEST)
+        });
         if let MoreHidden::Where(hidden) = hidden {
             let hidden = &hidden.tensor;
             let base = match added {
@@ -48,7 +55,8 @@ impl Added {
         if let Some(lengths) = &seen.lengths {
             let row = by_lengths(lengths, query, shape.seq_k);
             added = Some(match added {
-                Some(bias) => bias + &row.tensor,
+                // Two of the lowest would be minus infinity.
+                Some(bias) => (bias + &row.tensor).clamp_min(LOWEST),
                 None => row.tensor.shallow_clone(),
             });
         }

@@ -208,6 +208,52 @@ pub(super) fn forward(
     (TchTensor::new(context), TchTensor::new(log_sum_exp))
 }
 
+/// Whether the kernels computed what they should: they multiply the values of masked keys by
+/// zero, which NaN survives, and their backward passes start from the log-sum-exp, which has no
+/// digits left for the sum of the exponentials where scores are large. The host waits for the
+/// answer.
+pub(super) fn is_exact(
+    [key, value]: [&TchTensor; 2],
+    log_sum_exp: &TchTensor,
+    may_hide: bool,
+) -> bool {
+    let (key, value, log_sum_exp) = (&key.tensor, &value.tensor, &log_sum_exp.tensor);
+    if log_sum_exp.numel() == 0 {
+        return true;
+    }
+    // At this size the rounding of a log-sum-exp changes weights by as much as that of half
+    // precision does, or by 6e-5.
+    let bound = match key.kind() {
+        Kind::Float => 1024.0,
+        _ => 65_536.0,
+    };
+    let blind = log_sum_exp.le(efficient::BLIND);
+    let mut exact = largest(&log_sum_exp.masked_fill(&blind, 0.0)).le(bound);
+    if may_hide {
+        exact = exact.logical_and(&largest(key).isfinite());
+        exact = exact.logical_and(&largest(value).isfinite());
+    }
+    exact.int64_value(&[]) != 0
+}
+
+/// Whether masked keys or values are NaN or infinite. The host waits for the answer.
+pub(super) fn has_non_finite(tensors: [&TchTensor; 2]) -> bool {
+    let mut finite = tensors
+        .iter()
+        .filter(|tensor| tensor.tensor.numel() > 0)
+        .map(|tensor| largest(&tensor.tensor).isfinite());
+    let Some(first) = finite.next() else {
+        return false;
+    };
+    let all = finite.fold(first, |all, more| all.logical_and(&more));
+    all.int64_value(&[]) == 0
+}
+
+/// The largest absolute value, in one pass; NaN if there is one.
+fn largest(tensor: &Tensor) -> Tensor {
+    tensor.linalg_vector_norm(f64::INFINITY, None::<&[i64]>, false, None)
+}
+
 /// The gradients by query, key and value, and by a bias if that is wanted; `None` where
 /// their backward pass cannot compute what the forward pass did.
 pub(super) fn backward(

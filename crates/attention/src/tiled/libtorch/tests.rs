@@ -9,7 +9,6 @@ use burn::backend::{BackendTensor, DispatchTensor, DispatchTensorKind};
 use burn::tensor::{Bool, Tensor};
 
 use super::*;
-use crate::pattern::rule::Rule;
 use crate::{AttentionOptions, AttentionShape, Pattern, flash};
 
 const DIMS: [i64; 4] = [1, 2, 5, 8];
@@ -100,6 +99,7 @@ fn backward(change: impl FnOnce(&mut Saved<LibTorch>, &mut Arrived<LibTorch>)) {
         softcap: None,
         alibi: None,
         dropout: None,
+        assume_finite: false,
         is_portable: false,
     };
     let tensor = || TchTensor::new(on_cpu());
