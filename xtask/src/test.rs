@@ -1,7 +1,9 @@
 //! `cargo xtask test`: one set of test programs with all the backends asked
 //! for, run on each device in turn.
 
+use std::num::NonZero;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -67,10 +69,9 @@ impl Test {
         for word in self.backends.words() {
             let mut environment = environment.clone();
             environment.push(("ZOO_BACKEND", word.to_string().into()));
-            let mut tally = Tally::default();
-            for program in &on_device {
-                tally.add(self.execute(program, &environment)?);
-            }
+            let start = Instant::now();
+            let mut tally = self.execute_all(&on_device, &environment)?;
+            tally.time = start.elapsed();
             tally.print(&word.to_string());
             total.add(tally);
         }
@@ -130,6 +131,42 @@ impl Test {
         Ok(Tally::of("doc tests", &output, start.elapsed()))
     }
 
+    /// Runs programs on one device, as many at a time as there are cores: most have one thread
+    /// that waits for the device, or for a driver that compiles one kernel after the other.
+    fn execute_all(&self, programs: &[Built], environment: &Environment) -> Result<Tally> {
+        let workers = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let (shared, whole): (Vec<_>, Vec<_>) =
+            programs.iter().partition(|program| program.can_be_shared());
+        // Shares are short: they fill up what the others leave.
+        let mut jobs: Vec<_> = (whole.into_iter().rev())
+            .map(|program| (program, environment.clone()))
+            .collect();
+        for program in shared {
+            for share in 1..=workers {
+                let mut environment = environment.clone();
+                environment.push(("ZOO_SHARE", format!("{share}/{workers}").into()));
+                jobs.push((program, environment));
+            }
+        }
+        let next = AtomicUsize::new(0);
+        let work = || -> Result<Tally> {
+            let mut tally = Tally::default();
+            while let Some((program, environment)) = jobs.get(next.fetch_add(1, Ordering::Relaxed))
+            {
+                tally.add(self.execute(program, environment)?);
+            }
+            Ok(tally)
+        };
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+            let mut all = Tally::default();
+            for worker in workers {
+                all.add(worker.join().expect("a worker does not panic")?);
+            }
+            Ok(all)
+        })
+    }
+
     fn execute(&self, program: &Built, environment: &Environment) -> Result<Tally> {
         let start = Instant::now();
         let mut command = Command::new(&program.executable);
@@ -151,6 +188,13 @@ impl Built {
             && ["conformance", "backend", "benches", "examples", "train"]
                 .iter()
                 .any(|folder| package == *folder)
+    }
+
+    /// Whether its tests can be split between processes by `ZOO_SHARE`.
+    fn can_be_shared(&self) -> bool {
+        self.package
+            .file_name()
+            .is_some_and(|folder| folder == "conformance")
     }
 
     fn name(&self) -> String {
@@ -219,8 +263,14 @@ impl Tally {
         self.failed += other.failed;
         self.time += other.time;
         for note in other.notes {
-            if !self.notes.contains(&note) {
-                self.notes.push(note);
+            // Of errors, the worst of all shares.
+            let same = |own: &&mut String| {
+                **own == note || error_share(own).is_some() && error_share(&note).is_some()
+            };
+            match self.notes.iter_mut().find(same) {
+                Some(own) if error_share(&note) > error_share(own) => *own = note,
+                Some(_) => {}
+                None => self.notes.push(note),
             }
         }
     }
@@ -237,6 +287,12 @@ impl Tally {
             println!("           {note}");
         }
     }
+}
+
+/// The percentage in `worst error: 1.1e-5 forward, 7.5e-6 backward, 67% of what is allowed`.
+fn error_share(note: &str) -> Option<u32> {
+    let (before, _) = note.strip_prefix("worst error: ")?.split_once('%')?;
+    before.rsplit(' ').next()?.parse().ok()
 }
 
 /// The number before `what` in `ok. 12 passed; 0 failed; ...`.
@@ -267,6 +323,20 @@ mod tests {
         assert_eq!((tally.passed, tally.failed), (15, 2));
         let notes = ["device: flex on a CPU, f32", "NOT run: a_browser_draws"];
         assert_eq!(tally.notes, notes);
+    }
+
+    #[test]
+    fn of_several_errors_the_worst_is_told() {
+        let of = |share: u32| Tally {
+            notes: vec![format!(
+                "worst error: 1e-6 forward, 2e-6 backward, {share}% of what is allowed"
+            )],
+            ..Tally::default()
+        };
+        let mut tally = of(12);
+        tally.add(of(67));
+        tally.add(of(9));
+        assert_eq!(tally.notes, of(67).notes);
     }
 
     #[test]

@@ -39,6 +39,7 @@ impl Tensors {
                 dropout: problem
                     .dropout
                     .map(|(probability, seed)| Dropout::new(probability, seed)),
+                assume_finite: false,
             },
         }
     }

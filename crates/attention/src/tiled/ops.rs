@@ -22,7 +22,9 @@ pub(crate) struct TiledSettings {
     /// A slope for each query head.
     pub(crate) alibi: Option<Arc<[f32]>>,
     pub(crate) dropout: Option<Dropout>,
-    /// Whether masked keys and values, and log-sum-exps, may be assumed to be of ordinary size.
+    /// Whether masked keys and values may be assumed to be finite, and scores of ordinary size.
+    /// Only LibTorch's kernels for CUDA gain by it.
+    #[cfg_attr(not(feature = "tch"), allow(dead_code))]
     pub(crate) assume_finite: bool,
     /// Computed by the portable body even where there are kernels: for tests that compare
     /// the two.

@@ -3,7 +3,7 @@
 //!
 //! Padding is often left as it was allocated, and zero times NaN is NaN.
 
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor};
 use libtest_mimic::{Failed, Trial};
 use zoo_attention::{Mechanism, MechanismConfig};
 use zoo_conformance::{Tensors, numbers, takes};
@@ -40,6 +40,11 @@ pub(crate) fn trials(device: &Device) -> Vec<Trial> {
                 move || in_the_future(&mechanism, &problem, &on, garbage),
             ));
         }
+        let on = device.clone().autodiff();
+        trials.push(Trial::test(
+            format!("{name}/hidden/finite-inputs-may-be-assumed"),
+            move || assumed_finite(&mechanism, &on),
+        ));
     }
     trials
 }
@@ -62,27 +67,55 @@ const SEQ: usize = 150;
 /// Keys of each example that are not padding.
 const LENGTHS: [usize; 2] = [143, 70];
 
-fn in_padding(mechanism: &MechanismConfig, device: &Device, garbage: f32) -> Result<(), Failed> {
+fn padded(mechanism: &MechanismConfig) -> Problem {
     let lengths = Mask::KeyLengths(LENGTHS.to_vec());
     let causal = Mask::All(vec![Mask::Causal, lengths.clone()]);
     let problem = taken(mechanism, &lengths).or_else(|| taken(mechanism, &causal));
-    let problem = problem.expect("every mechanism takes key lengths");
+    problem.expect("every mechanism takes key lengths")
+}
+
+/// The context, and the gradients by query, key and value.
+fn results(mechanism: &MechanismConfig, tensors: &Tensors) -> [Vec<f32>; 4] {
+    let (context, gradients) = tensors.train(mechanism);
+    let gradient = |tensor: &Tensor<4>| {
+        let gradient = tensor.grad(&gradients);
+        gradient.map_or_else(|| vec![0.0; tensor.shape().num_elements()], numbers)
+    };
+    [
+        numbers(context),
+        gradient(&tensors.query),
+        gradient(&tensors.key),
+        gradient(&tensors.value),
+    ]
+}
+
+/// With finite inputs, `assume_finite` changes nothing.
+fn assumed_finite(mechanism: &MechanismConfig, device: &Device) -> Result<(), Failed> {
+    let problem = padded(mechanism);
+    let [checked, assumed] = [false, true].map(|assume_finite| {
+        let mut tensors = Tensors::new(&problem, &problem.inputs(), device).require_grad();
+        tensors.options.assume_finite = assume_finite;
+        results(mechanism, &tensors)
+    });
+    let names = ["context", "d_query", "d_key", "d_value"];
+    for (name, (checked, assumed)) in names.iter().zip(checked.iter().zip(&assumed)) {
+        // Adding zeros and multiplying in another order may round otherwise.
+        let far = |(a, b): (&f32, &f32)| (a - b).abs() > 1e-6 * (1.0 + a.abs());
+        if let Some(at) = checked.iter().zip(assumed).position(far) {
+            return Err(format!("{name}[{at}]: {} became {}", checked[at], assumed[at]).into());
+        }
+    }
+    Ok(())
+}
+
+fn in_padding(mechanism: &MechanismConfig, device: &Device, garbage: f32) -> Result<(), Failed> {
+    let problem = padded(mechanism);
     let is_padding = |example: usize, key: usize| key >= LENGTHS[example];
     let [clean, dirty] = [0.0, garbage].map(|element| {
         let mut inputs = problem.inputs();
         fill(mechanism, &problem, &mut inputs, is_padding, element);
         let tensors = Tensors::new(&problem, &inputs, device).require_grad();
-        let (context, gradients) = tensors.train(mechanism);
-        let gradient = |tensor: &burn::tensor::Tensor<4>| {
-            let gradient = tensor.grad(&gradients);
-            gradient.map_or_else(|| vec![0.0; tensor.shape().num_elements()], numbers)
-        };
-        [
-            numbers(context),
-            gradient(&tensors.query),
-            gradient(&tensors.key),
-            gradient(&tensors.value),
-        ]
+        results(mechanism, &tensors)
     });
     let widths = [
         problem.d_value,

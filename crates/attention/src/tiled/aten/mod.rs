@@ -251,7 +251,8 @@ pub(super) fn has_non_finite(tensors: [&TchTensor; 2]) -> bool {
 
 /// The largest absolute value, in one pass; NaN if there is one.
 fn largest(tensor: &Tensor) -> Tensor {
-    tensor.linalg_vector_norm(f64::INFINITY, None::<&[i64]>, false, None)
+    let (least, most) = tensor.aminmax(None::<i64>, false);
+    most.maximum(&least.neg())
 }
 
 /// The gradients by query, key and value, and by a bias if that is wanted; `None` where

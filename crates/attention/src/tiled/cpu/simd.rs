@@ -4,6 +4,9 @@
 //! function that has its instructions enabled; everything here is therefore
 //! inlined. Which kind a machine has is asked at run time.
 
+// Methods have the contract of the trait, and each block is an instruction under it.
+#![allow(clippy::undocumented_unsafe_blocks)]
+
 /// Vectors of `f32`, and how many of them the kernels keep in registers.
 ///
 /// # Safety

@@ -105,6 +105,7 @@ fn compute<T: AsMut<[f32]>>(
             let mut some_context = zeros(queries.len() * d_value);
             let mut some_sums = zeros(STATS * queries.len());
             let (into, sums) = (some_context.as_mut(), some_sums.as_mut());
+            // SAFETY: the kind is one that this processor has, and the slices are of the call.
             unsafe { kind.forward()(&call, head, queries, into, sums) };
             context.extend_from_slice(into);
             stats.extend_from_slice(sums);
@@ -125,9 +126,11 @@ fn compute<T: AsMut<[f32]>>(
         d_key: d_key.as_mut(),
         d_value: d_value_sum.as_mut(),
     };
+    // SAFETY: the kind is one that this processor has, and the slices are of the call.
     unsafe { kind.backward()(&call, &upstream, 0, 0..4, out) };
     let mut d_bias = zeros(QUERIES * seq_k);
     let run = kind.backward_of_bias();
+    // SAFETY: the kind is one that this processor has, and the slices are of the call.
     unsafe { run(&call, &upstream, [0, 1], 0, [seq_k, 1], d_bias.as_mut()) };
     let copy = |mut tensor: T| tensor.as_mut().to_vec();
     [
@@ -191,6 +194,7 @@ fn compute_few<T: AsMut<[f32]>>(
     let mut partial = Vec::new();
     for some in [first, second] {
         let mut part = place(&vec![0.0; 2 * seq_q * (d_value + 2)]);
+        // SAFETY: the kind is one that this processor has, and the slices are of the call.
         unsafe { kind.forward_of_few()(&call, 0, some, part.as_mut()) };
         partial.extend_from_slice(part.as_mut());
     }
@@ -198,6 +202,7 @@ fn compute_few<T: AsMut<[f32]>>(
     let (mut many, mut many_sums) = (vec![], vec![]);
     for head in 0..2 {
         let (mut context, mut sums) = (vec![0.0; seq_q * d_value], vec![0.0; STATS * seq_q]);
+        // SAFETY: the kind is one that this processor has, and the slices are of the call.
         unsafe { kind.forward()(&call, head, 0..seq_q, &mut context, &mut sums) };
         many.extend(context);
         many_sums.extend(sums);
