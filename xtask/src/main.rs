@@ -20,7 +20,6 @@ mod places;
 mod program;
 mod readme;
 mod test;
-mod toy;
 mod train;
 mod vulkan;
 mod zoo;
@@ -53,8 +52,6 @@ enum Command {
     Bench(Box<bench::Bench>),
     /// Run the tests on one backend after another
     Test(test::Test),
-    /// Add a toy mechanism to a copy of the workspace by the steps of ARCHITECTURE.md, and test it
-    Toy(toy::Toy),
     /// Format, dependencies, packages, lints, docs and tests, every warning an error
     Check(check::Check),
     /// Show what this machine has, what is missing, and how to get it
@@ -73,7 +70,6 @@ fn main() -> ExitCode {
         Command::Hub(hub) => hub.run(),
         Command::Bench(bench) => bench.run(),
         Command::Test(test) => test.run(),
-        Command::Toy(toy) => toy.run(),
         Command::Check(check) => check.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Readme(readme) => readme.run(),

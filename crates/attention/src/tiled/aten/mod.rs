@@ -330,6 +330,35 @@ pub(super) fn has_more(hidden: &MoreHidden<LibTorch>, bias: &Bias<LibTorch>) -> 
 mod tests {
     use super::*;
 
+    fn tensor(elements: &[f32]) -> TchTensor {
+        let tensor = Tensor::from_slice(elements);
+        TchTensor::new(tensor.reshape([1, 1, elements.len() as i64, 1]))
+    }
+
+    #[test]
+    fn what_kernels_do_not_compute_exactly_is_found() {
+        let ordinary = tensor(&[1.0, -3.0, f32::MAX]);
+        let exact = |key: &[f32], log_sum_exp: &[f32], may_hide| {
+            is_exact([&tensor(key), &ordinary], &tensor(log_sum_exp), may_hide)
+        };
+        assert!(exact(&[1.0, 2.0], &[-1000.0, 1000.0], true));
+        // Large scores, by themselves or by a bias.
+        assert!(!exact(&[1.0, 2.0], &[0.0, 2000.0], true));
+        assert!(!exact(&[1.0, 2.0], &[0.0, -1e9], false));
+        // A fully masked row has no scores.
+        assert!(exact(&[1.0, 2.0], &[0.0, efficient::LOWEST as f32], true));
+        for garbage in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            assert!(!exact(&[1.0, garbage], &[0.0, 1.0], true));
+            // Where nothing is masked, it reaches what it should.
+            assert!(exact(&[1.0, garbage], &[0.0, 1.0], false));
+            assert!(has_non_finite([&ordinary, &tensor(&[garbage])]));
+        }
+        assert!(!has_non_finite([&ordinary, &ordinary]));
+        assert!(!has_non_finite([&ordinary, &tensor(&[])]));
+        let half = TchTensor::new(ordinary.tensor.clamp(-10.0, 10.0).to_kind(Kind::Half));
+        assert!(is_exact([&half, &half], &tensor(&[2000.0]), true));
+    }
+
     fn seen(rule: &Rule, seq_q: usize, seq_k: usize) -> Option<Seen> {
         let shape = AttentionShape {
             batch: 2,
