@@ -102,7 +102,8 @@ fn with_log_sum_exp(
     context: TchTensor,
     log_sum_exp: TchTensor,
 ) -> (TchTensor, TchTensor, TchTensor) {
-    let stats = TchTensor::new(log_sum_exp.tensor.shallow_clone());
+    // Not a view of the same memory by another name: burn-tch writes to what it takes for unshared.
+    let stats = log_sum_exp.clone();
     (context, log_sum_exp, stats)
 }
 

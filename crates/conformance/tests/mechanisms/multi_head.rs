@@ -72,7 +72,8 @@ pub(crate) fn learns(mechanism: MechanismConfig, device: &Device) -> Result<(), 
     let input = Tensor::<3>::random([16, SEQ, 8], Distribution::Normal(0.0, 1.0), device);
     let wanted = input.clone().slice_dim(1, 0..1).expand([16, SEQ, 8]);
     let mut losses = Vec::new();
-    for _ in 0..12 {
+    // Enough of them wherever a device's draws begin.
+    for _ in 0..16 {
         let missed = model.forward(input.clone()) - wanted.clone();
         let loss = missed.square().mean();
         losses.push(loss.clone().into_scalar::<f32>());

@@ -9,6 +9,8 @@ use zoo_attention::Mechanism;
 use zoo_conformance::{Tensors, numbers};
 use zoo_testkit::{Inputs, Problem, find};
 
+use crate::hidden::same;
+
 /// What is spoilt, and by what.
 const SPOILS: [(&str, f32); 2] = [("nan", f32::NAN), ("infinity", f32::INFINITY)];
 
@@ -64,7 +66,7 @@ fn in_a_value(mechanism: Mechanism, device: &Device, number: f32) -> Result<(), 
     Ok(())
 }
 
-/// For each row of the result, whether it is the same number by number.
+/// For each row of the result, whether it is the same but for rounding.
 fn rows_that_stayed(
     mechanism: Mechanism,
     device: &Device,
@@ -81,7 +83,7 @@ fn rows_that_stayed(
     });
     a.into_iter()
         .zip(b)
-        .map(|(a, b)| a == b)
+        .map(|(a, b)| same(&a, &b))
         .enumerate()
         .collect::<Vec<_>>()
         .into_iter()
