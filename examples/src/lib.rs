@@ -15,7 +15,9 @@ pub fn on_device(example: impl FnOnce(&Opened) -> Result<(), Box<dyn Error>>) ->
         println!("device: {opened}\n");
         // The same numbers each time.
         opened.device.seed(1);
-        example(&opened)
+        example(&opened)?;
+        // A driver that still compiles or computes when the process ends may crash it.
+        Ok(opened.device.sync()?)
     });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -12,6 +12,7 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
         .expect("cargo built it");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let complained = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}{complained}");
+    let status = output.status;
+    assert!(status.success(), "{status}\n{said}{complained}");
     said
 }

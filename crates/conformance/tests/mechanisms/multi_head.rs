@@ -73,7 +73,7 @@ pub(crate) fn learns(mechanism: MechanismConfig, device: &Device) -> Result<(), 
     let wanted = input.clone().slice_dim(1, 0..1).expand([16, SEQ, 8]);
     let mut losses = Vec::new();
     // Enough of them wherever a device's draws begin.
-    for _ in 0..16 {
+    for _ in 0..24 {
         let missed = model.forward(input.clone()) - wanted.clone();
         let loss = missed.square().mean();
         losses.push(loss.clone().into_scalar::<f32>());
