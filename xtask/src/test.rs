@@ -1,7 +1,6 @@
 //! `cargo xtask test`: one set of test programs with all the backends asked
 //! for, run on each device in turn.
 
-use std::num::NonZero;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -131,10 +130,11 @@ impl Test {
         Ok(Tally::of("doc tests", &output, start.elapsed()))
     }
 
-    /// Runs programs on one device, as many at a time as there are cores: most have one thread
-    /// that waits for the device, or for a driver that compiles one kernel after the other.
+    /// Runs programs on one device, as many at a time as there are cores, up to eight: most have
+    /// one thread that waits for the device, or for a driver that compiles one kernel after the
+    /// other. Each opens the device, so that more would need too much of its memory.
     fn execute_all(&self, programs: &[Built], environment: &Environment) -> Result<Tally> {
-        let workers = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let workers = std::thread::available_parallelism().map_or(1, |cores| cores.get().min(8));
         let (shared, whole): (Vec<_>, Vec<_>) =
             programs.iter().partition(|program| program.can_be_shared());
         // Shares are short: they fill up what the others leave.
