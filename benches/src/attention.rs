@@ -7,12 +7,12 @@ use anyhow::Result;
 use burn::tensor::{Device, Distribution, Tensor};
 use zoo_attention::{DecodeCache, MechanismConfig, which_body_of};
 use zoo_backend::{Meter, Opened};
-use zoo_comparison::case::{Pass, queries_to_check};
-use zoo_comparison::fault::Fault;
-use zoo_comparison::record::{Measured, Outcome, Peak};
+use zoo_bench_core::case::{Pass, queries_to_check};
+use zoo_bench_core::fault::Fault;
+use zoo_bench_core::record::{Measured, Outcome, Peak};
 use zoo_conformance::{Errors, Tensors, judge_context, judge_forward, judge_gradients};
-use zoo_testkit::{Mask, Mismatch, Problem};
-use zoo_words::Mechanism;
+use zoo_oracle::{Mask, Mismatch, Problem};
+use zoo_spec::Mechanism;
 
 use crate::timing::{Sampling, samples, wait_for};
 

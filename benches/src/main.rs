@@ -15,10 +15,10 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Parser;
 use zoo_backend::{BackendWord, Dtype};
-use zoo_comparison::case::{Case, Pass, Subject, length};
-use zoo_comparison::fault::Fault;
-use zoo_comparison::model::{ModelName, Setup, Size};
-use zoo_words::{Mechanism, printable_text};
+use zoo_bench_core::case::{Case, Pass, Subject, length};
+use zoo_bench_core::fault::Fault;
+use zoo_bench_core::model::{ModelName, Setup, Size};
+use zoo_spec::{Mechanism, printable_text};
 
 use crate::timing::Sampling;
 

@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 use zoo_backend::Opened;
-use zoo_comparison::case::{Case, Task};
-use zoo_comparison::fault::Fault;
-use zoo_comparison::record::Report;
+use zoo_bench_core::case::{Case, Task};
+use zoo_bench_core::fault::Fault;
+use zoo_bench_core::record::Report;
 
 use crate::attention::{Attention, measure_attention, measure_matmul};
 use crate::model::measure_model;

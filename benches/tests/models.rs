@@ -6,16 +6,16 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use zoo_comparison::case::{Case, Pass};
-use zoo_comparison::fault::Fault;
-use zoo_comparison::model::{Model, ModelName, Setup, Size};
-use zoo_comparison::plan::{Sampling, Selection};
-use zoo_comparison::pool::pool;
-use zoo_comparison::record::{CaseLine, FILE, Outcome, Results, RunInfo, Writer};
-use zoo_comparison::report;
-use zoo_comparison::run::{Comparison, Program};
-use zoo_comparison::table::{Against, sections, terminal};
-use zoo_words::{Dtype, Mechanism};
+use zoo_bench_core::case::{Case, Pass};
+use zoo_bench_core::fault::Fault;
+use zoo_bench_core::model::{Model, ModelName, Setup, Size};
+use zoo_bench_core::plan::{Sampling, Selection};
+use zoo_bench_core::pool::pool;
+use zoo_bench_core::record::{CaseLine, FILE, Outcome, Results, RunInfo, Writer};
+use zoo_bench_core::report;
+use zoo_bench_core::run::{Comparison, Program};
+use zoo_bench_core::table::{Against, sections, terminal};
+use zoo_spec::{Dtype, Mechanism};
 
 fn backend() -> String {
     std::env::var("ZOO_BACKEND").unwrap_or_else(|_| "flex".to_owned())

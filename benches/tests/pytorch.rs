@@ -6,15 +6,15 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use zoo_comparison::case::Case;
-use zoo_comparison::model::{Model, ModelName, Size};
-use zoo_comparison::plan::{Sampling, Selection};
-use zoo_comparison::pool::pool;
-use zoo_comparison::pytorch::PyTorch;
-use zoo_comparison::record::{CaseLine, FILE, Measured, Outcome, RunInfo, Writer};
-use zoo_comparison::run::{Comparison, Program};
-use zoo_comparison::table::{Against, sections, terminal};
-use zoo_words::{Dtype, Mechanism};
+use zoo_bench_core::case::Case;
+use zoo_bench_core::model::{Model, ModelName, Size};
+use zoo_bench_core::plan::{Sampling, Selection};
+use zoo_bench_core::pool::pool;
+use zoo_bench_core::pytorch::PyTorch;
+use zoo_bench_core::record::{CaseLine, FILE, Measured, Outcome, RunInfo, Writer};
+use zoo_bench_core::run::{Comparison, Program};
+use zoo_bench_core::table::{Against, sections, terminal};
+use zoo_spec::{Dtype, Mechanism};
 
 fn main() {
     let arguments = Arguments::from_args();

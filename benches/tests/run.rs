@@ -5,15 +5,15 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use zoo_comparison::case::Case;
-use zoo_comparison::fault::Fault;
-use zoo_comparison::plan::{Sampling, Selection};
-use zoo_comparison::pool::pool;
-use zoo_comparison::record::{FILE, Measured, Outcome, Report, Results, RunInfo, Writer};
-use zoo_comparison::report;
-use zoo_comparison::run::{Comparison, Program};
-use zoo_comparison::table::{Against, sections, terminal};
-use zoo_words::Dtype;
+use zoo_bench_core::case::Case;
+use zoo_bench_core::fault::Fault;
+use zoo_bench_core::plan::{Sampling, Selection};
+use zoo_bench_core::pool::pool;
+use zoo_bench_core::record::{FILE, Measured, Outcome, Report, Results, RunInfo, Writer};
+use zoo_bench_core::report;
+use zoo_bench_core::run::{Comparison, Program};
+use zoo_bench_core::table::{Against, sections, terminal};
+use zoo_spec::Dtype;
 
 fn backend() -> String {
     std::env::var("ZOO_BACKEND").unwrap_or_else(|_| "flex".to_owned())
@@ -89,9 +89,9 @@ fn a_hang_a_crash_no_memory_and_a_wrong_result_are_rows_and_the_run_goes_on() {
     std::fs::create_dir_all(&folder.0).expect("a temporary folder");
     let names = ["tiny", "odd", "causal", "unscaled", "one-key"];
     let cases: Vec<Case> = Selection {
-        mechanisms: vec![zoo_words::Mechanism::Standard],
+        mechanisms: vec![zoo_spec::Mechanism::Standard],
         problems: names.map(str::to_owned).to_vec(),
-        passes: vec![zoo_comparison::case::Pass::Forward],
+        passes: vec![zoo_bench_core::case::Pass::Forward],
         ..Selection::default()
     }
     .cases()

@@ -34,7 +34,7 @@ fn a_misspelt_backend_is_explained() {
 
 #[test]
 fn every_pattern_has_a_picture() {
-    let folder = std::env::temp_dir().join(format!("zoo-pictures-{}", std::process::id()));
+    let folder = std::env::temp_dir().join(format!("zoo-viz-{}", std::process::id()));
     let output = Command::new(env!("CARGO_BIN_EXE_patterns_as_pictures"))
         .arg(&folder)
         .output()

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use anyhow::Result;
 use clap::Args;
-use zoo_words::{Backend, BackendWord};
+use zoo_spec::{Backend, BackendWord};
 
 use crate::{libtorch, vulkan};
 

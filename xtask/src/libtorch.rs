@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use zoo_words::libtorch_version;
+use zoo_spec::libtorch_version;
 
 use crate::backends::Environment;
 use crate::places;

@@ -27,7 +27,7 @@ mod zoo;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use zoo_words::printable_text;
+use zoo_spec::printable_text;
 
 #[derive(Parser)]
 #[command(

@@ -19,7 +19,7 @@ const WITHOUT_FEATURES: [&str; 5] = [
     "zoo-fused",
     "zoo-models",
     "zoo-recurrent",
-    "zoo-testkit",
+    "zoo-oracle",
 ];
 
 /// Bindings to LibTorch: built and tested where a backend of LibTorch is.
@@ -28,12 +28,12 @@ const WITH_LIBTORCH: &str = "zoo-aten";
 /// Packages without Burn, which are tested in the profile that built this very program.
 const LIGHT: [&str; 7] = [
     "xtask",
-    "zoo-words",
-    "zoo-comparison",
+    "zoo-spec",
+    "zoo-bench-core",
     "zoo-config",
     "zoo-data",
     "zoo-metrics",
-    "zoo-pictures",
+    "zoo-viz",
 ];
 
 /// The data sets of the hub: no Burn but `burn-dataset`, whose SQL engine takes minutes to

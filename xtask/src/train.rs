@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::Result;
 use clap::Args;
 use zoo_config::{Config, Override};
-use zoo_words::BackendWord;
+use zoo_spec::BackendWord;
 
 use crate::backends::Backends;
 use crate::program;

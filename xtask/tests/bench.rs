@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use zoo_comparison::case::Pass;
-use zoo_comparison::record::{
+use zoo_bench_core::case::Pass;
+use zoo_bench_core::record::{
     CaseId, CaseLine, FILE, Line, Measured, Outcome, Results, RunInfo, Writer,
 };
 

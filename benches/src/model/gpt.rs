@@ -2,12 +2,12 @@
 
 use anyhow::{Result, bail};
 use burn::tensor::{Device, Tensor};
-use zoo_comparison::case::Pass;
-use zoo_comparison::model::{Setup, Shape};
-use zoo_comparison::record::Counted;
+use zoo_bench_core::case::Pass;
+use zoo_bench_core::model::{Setup, Shape};
+use zoo_bench_core::record::Counted;
 use zoo_models::generate::{GenerateConfig, generate};
 use zoo_models::{Gpt, GptConfig, PositionsConfig, Tokens};
-use zoo_words::Mechanism;
+use zoo_spec::Mechanism;
 
 use super::Specimen;
 use super::batch::{best, loss, rows, shifted, taken};

@@ -15,12 +15,12 @@ use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::{Device, Tensor};
 use zoo_backend::{Meter, Opened};
-use zoo_comparison::case::Pass;
-use zoo_comparison::fault::Fault;
-use zoo_comparison::model::{Model, Setup, Size};
-use zoo_comparison::record::{Counted, Measured, Outcome};
+use zoo_bench_core::case::Pass;
+use zoo_bench_core::fault::Fault;
+use zoo_bench_core::model::{Model, Setup, Size};
+use zoo_bench_core::record::{Counted, Measured, Outcome};
 use zoo_fused::{AdamConfig, AdamKind};
-use zoo_words::Mechanism;
+use zoo_spec::Mechanism;
 
 use crate::attention::peak;
 use crate::timing::{Sampling, samples, wait_for};

@@ -7,12 +7,12 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use zoo_attention::with_seed;
 use zoo_backend::Dtype;
-use zoo_comparison::case::Pass;
-use zoo_comparison::fault::Fault;
-use zoo_comparison::model::{Setup, Shape};
+use zoo_bench_core::case::Pass;
+use zoo_bench_core::fault::Fault;
+use zoo_bench_core::model::{Setup, Shape};
 use zoo_fused::{AdamConfig, AdamKind};
 use zoo_models::without_kernels;
-use zoo_words::Mechanism;
+use zoo_spec::Mechanism;
 
 use super::{LEARNING_RATE, Measurement, Specimen, numbers};
 

@@ -3,12 +3,12 @@
 
 use anyhow::{Result, bail};
 use burn::tensor::{Device, Tensor};
-use zoo_comparison::case::Pass;
-use zoo_comparison::model::{Setup, Shape};
-use zoo_comparison::record::Counted;
+use zoo_bench_core::case::Pass;
+use zoo_bench_core::model::{Setup, Shape};
+use zoo_bench_core::record::Counted;
 use zoo_models::generate::{GenerateConfig, generate};
 use zoo_models::{AlignmentConfig, Seq2Seq, Seq2SeqConfig, Tokens};
-use zoo_words::{Mechanism, MechanismConfig};
+use zoo_spec::{Mechanism, MechanismConfig};
 
 use super::Specimen;
 use super::batch::{best, loss, rows, shifted, taken};

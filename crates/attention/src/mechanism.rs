@@ -1,7 +1,7 @@
 //! Every mechanism by its word: one call, any of them.
 
 use burn::tensor::{Tensor, TensorData};
-pub use zoo_words::{LinearFeatures, Mechanism, MechanismConfig};
+pub use zoo_spec::{LinearFeatures, Mechanism, MechanismConfig};
 
 use crate::counter::Normals;
 use crate::kept::Kept;

@@ -1,6 +1,6 @@
 //! Everything that can stand between a word and its device.
 
-use zoo_words::{Backend, BackendWord, Dtype};
+use zoo_spec::{Backend, BackendWord, Dtype};
 
 /// Why a device could not be opened, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use zoo_words::{BackendWord, Dtype};
+use zoo_spec::{BackendWord, Dtype};
 
 use crate::{Opened, open};
 

@@ -29,4 +29,4 @@ pub use error::BackendError;
 pub use for_tests::open_for_tests;
 pub use meter::Meter;
 pub use open::{Opened, compiled, open};
-pub use zoo_words::{Backend, BackendWord, Dtype, ParseBackendError, UnknownWord};
+pub use zoo_spec::{Backend, BackendWord, Dtype, ParseBackendError, UnknownWord};

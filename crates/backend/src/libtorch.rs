@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
-use zoo_words::{Backend, BackendWord, libtorch_version};
+use zoo_spec::{Backend, BackendWord, libtorch_version};
 
 use crate::BackendError;
 use crate::open::{Reached, on_cpu};

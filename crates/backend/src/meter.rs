@@ -7,7 +7,7 @@
 
 use std::fs;
 
-use zoo_words::Backend;
+use zoo_spec::Backend;
 
 use crate::Opened;
 

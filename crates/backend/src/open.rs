@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use burn::tensor::{Device, FloatDType, Tensor};
-use zoo_words::{Backend, BackendWord, Dtype};
+use zoo_spec::{Backend, BackendWord, Dtype};
 
 use crate::guard::guarded;
 use crate::{BackendError, cpu};

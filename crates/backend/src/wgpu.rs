@@ -3,7 +3,7 @@
 use burn::tensor::wgpu::{WgpuBackend, wgpu};
 use burn::tensor::{Device, DeviceKind, read_sync};
 use wgpu::{AdapterInfo, DeviceType};
-use zoo_words::{Backend, BackendWord};
+use zoo_spec::{Backend, BackendWord};
 
 use crate::open::Reached;
 use crate::{BackendError, cpu};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use zoo_words::{NotUtf8, Printable, UnknownWord};
+use zoo_spec::{NotUtf8, Printable, UnknownWord};
 
 use crate::estimate::{Bytes, Estimate};
 

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use zoo_words::{Dtype, MechanismConfig};
+use zoo_spec::{Dtype, MechanismConfig};
 
 use crate::{
     Activation, BatchBy, Cell, Config, ConfigError, Data, Model, Optimizer, Positions, Tying,

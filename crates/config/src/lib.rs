@@ -45,7 +45,7 @@ mod write;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use zoo_words::NotUtf8;
+use zoo_spec::NotUtf8;
 
 pub use self::docs::{DOCS_PATH, docs};
 pub use self::error::{ConfigError, Mistake, Place, Problem};

@@ -1,6 +1,6 @@
 //! What keys are that were left out and follow from others.
 
-use zoo_words::Dtype;
+use zoo_spec::Dtype;
 
 use crate::sections::data::USUAL_VALID_SHARE;
 use crate::sections::training::USUAL_STEPS;

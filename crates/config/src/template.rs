@@ -1,6 +1,6 @@
 //! What `zoo new` writes: a config to begin with.
 
-use zoo_words::UnknownWord;
+use zoo_spec::UnknownWord;
 
 use crate::write;
 use crate::{Config, ConfigError};

@@ -307,7 +307,7 @@ fn the_classifiers_differ_in_their_attention_alone() {
             panic!("{mechanism} is a classifier");
         };
         assert_eq!(model.attention.mechanism().word(), mechanism);
-        model.attention = zoo_words::MechanismConfig::Flash;
+        model.attention = zoo_spec::MechanismConfig::Flash;
         config
     };
     let standard = read("standard");

@@ -2,7 +2,7 @@
 
 use burn::tensor::Device;
 use zoo_attention::MechanismConfig;
-use zoo_testkit::{Difference, Mask, Problem, kv_heads_of, solve};
+use zoo_oracle::{Difference, Mask, Problem, kv_heads_of, solve};
 
 use crate::judge::given;
 use crate::tensors::Tensors;

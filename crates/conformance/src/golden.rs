@@ -1,7 +1,7 @@
 //! Golden values as Burn tensors.
 
 use burn::tensor::{Bool, Device, Tensor, TensorData};
-use zoo_testkit::{Golden, GoldenError, GoldenTensor, Numbers};
+use zoo_oracle::{Golden, GoldenError, GoldenTensor, Numbers};
 
 /// The numbers of a golden tensor as they are.
 pub fn golden_data(golden: &GoldenTensor) -> TensorData {

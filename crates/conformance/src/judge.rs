@@ -5,7 +5,7 @@ use zoo_attention::{
     Body, Lsh, Mechanism, MechanismConfig, RandomFeatures, drawn_matrix, drawn_vector, flash,
     which_body,
 };
-use zoo_testkit::{Formula, Mismatch, Parameter, Precision, Problem, Tolerance, solve_for};
+use zoo_oracle::{Formula, Mismatch, Parameter, Precision, Problem, Tolerance, solve_for};
 
 use crate::tensors::{Tensors, numbers};
 

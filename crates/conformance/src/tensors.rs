@@ -2,7 +2,7 @@
 
 use burn::tensor::{Bool, DType, Device, Gradients, Tensor, TensorData};
 use zoo_attention::{AttentionOptions, Dropout, MechanismConfig, Pattern, attend};
-use zoo_testkit::{Inputs, Mask, Problem};
+use zoo_oracle::{Inputs, Mask, Problem};
 
 /// The tensors of a problem, on a device.
 #[derive(Debug, Clone)]

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use zoo_words::{NotUtf8, Printable, UnknownWord, printable_text};
+use zoo_spec::{NotUtf8, Printable, UnknownWord, printable_text};
 
 use crate::ReadReport;
 

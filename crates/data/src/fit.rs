@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use zoo_words::UnknownWord;
+use zoo_spec::UnknownWord;
 
 use crate::{DataError, Encoded};
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use zoo_words::UnknownWord;
+use zoo_spec::UnknownWord;
 
 /// A data set that could not be brought.
 #[derive(Debug, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! What becomes of a row.
 
-use zoo_words::UnknownWord;
+use zoo_spec::UnknownWord;
 
 use crate::{Cell, HubError, Row};
 

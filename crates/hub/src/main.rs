@@ -8,7 +8,7 @@ use clap::Parser;
 use zoo_hub::section::section;
 use zoo_hub::write::{refuse_existing, write};
 use zoo_hub::{Choice, Form, Import, choose};
-use zoo_words::printable_text;
+use zoo_spec::printable_text;
 
 /// Brings a data set of the Hugging Face hub into files that training reads
 ///

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use zoo_words::UnknownWord;
+use zoo_spec::UnknownWord;
 
 use crate::HubError;
 

@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use zoo_words::UnknownWord;
+use zoo_spec::UnknownWord;
 
 use crate::MetricError;
 

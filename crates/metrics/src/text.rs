@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use zoo_words::UnknownWord;
+use zoo_spec::UnknownWord;
 
 /// Whether `The` and `the` are the same word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use zoo_words::UnknownWord;
+use zoo_spec::UnknownWord;
 
 use crate::text::is_blank;
 

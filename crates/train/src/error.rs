@@ -9,7 +9,7 @@ use zoo_data::DataError;
 use zoo_metrics::MetricError;
 use zoo_models::ModelError;
 use zoo_models::weights::WeightsError;
-use zoo_pictures::PictureError;
+use zoo_viz::PictureError;
 
 /// Why a run did not start, stopped, or cannot be used.
 #[derive(Debug, Error)]

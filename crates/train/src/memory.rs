@@ -4,7 +4,7 @@ use std::fs;
 
 use zoo_config::{Config, DataSizes};
 use zoo_data::Encoded;
-use zoo_words::Backend;
+use zoo_spec::Backend;
 
 use crate::{Examples, Tokenizers, TrainError};
 

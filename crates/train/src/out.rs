@@ -6,7 +6,7 @@
 use std::fmt::Display;
 use std::io::Write;
 
-use zoo_words::printable_text;
+use zoo_spec::printable_text;
 
 /// Prints a line about a run that goes on. It is in the run's log as well, so an error is
 /// ignored.

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use zoo_comparison::pool::pool;
-use zoo_comparison::record::Results;
-use zoo_comparison::report;
-use zoo_comparison::table::Against;
+use zoo_bench_core::pool::pool;
+use zoo_bench_core::record::Results;
+use zoo_bench_core::report;
+use zoo_bench_core::table::Against;
 
 use super::{Format, answer};
 

@@ -3,11 +3,11 @@
 use std::io::Write;
 
 use anyhow::Result;
-use zoo_comparison::findings::{families, findings};
-use zoo_comparison::pool::{Pool, Pooled};
-use zoo_comparison::record::Skipped;
-use zoo_comparison::table::{self, Against};
-use zoo_comparison::units;
+use zoo_bench_core::findings::{families, findings};
+use zoo_bench_core::pool::{Pool, Pooled};
+use zoo_bench_core::record::Skipped;
+use zoo_bench_core::table::{self, Against};
+use zoo_bench_core::units;
 
 use super::Format;
 

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use zoo_comparison::compare::{compare, show};
-use zoo_comparison::pool::pool;
-use zoo_comparison::record::Results;
+use zoo_bench_core::compare::{compare, show};
+use zoo_bench_core::pool::pool;
+use zoo_bench_core::record::Results;
 
 #[derive(Args)]
 pub(super) struct Compare {

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use zoo_comparison::case::Pass;
-use zoo_comparison::model::{Model, Setup, Shape, Size};
-use zoo_comparison::plan::Suite;
-use zoo_testkit::{Problem, catalogue, only_measured};
-use zoo_words::{Backend, Dtype, Mechanism};
+use zoo_bench_core::case::Pass;
+use zoo_bench_core::model::{Model, Setup, Shape, Size};
+use zoo_bench_core::plan::Suite;
+use zoo_oracle::{Problem, catalogue, only_measured};
+use zoo_spec::{Backend, Dtype, Mechanism};
 
 /// Every word that `bench` takes, with what it stands for.
 pub(super) fn everything() -> String {

@@ -18,15 +18,15 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Subcommand, ValueEnum};
-use zoo_comparison::case::{Pass, count, length};
-use zoo_comparison::model::ModelName;
-use zoo_comparison::plan::{Extent, Plan, Selection, Suite};
-use zoo_comparison::pool::{Pool, Pooled, pool};
-use zoo_comparison::record::{FILE, Line, Outcome, Results, RunInfo, Writer};
-use zoo_comparison::run::Comparison;
-use zoo_comparison::table::{self, Against};
-use zoo_comparison::{report, rival};
-use zoo_words::{Dtype, Mechanism};
+use zoo_bench_core::case::{Pass, count, length};
+use zoo_bench_core::model::ModelName;
+use zoo_bench_core::plan::{Extent, Plan, Selection, Suite};
+use zoo_bench_core::pool::{Pool, Pooled, pool};
+use zoo_bench_core::record::{FILE, Line, Outcome, Results, RunInfo, Writer};
+use zoo_bench_core::run::Comparison;
+use zoo_bench_core::table::{self, Against};
+use zoo_bench_core::{report, rival};
+use zoo_spec::{Dtype, Mechanism};
 
 use crate::backends::Backends;
 use crate::places;

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use zoo_comparison::run::Program;
-use zoo_words::BackendWord;
+use zoo_bench_core::run::Program;
+use zoo_spec::BackendWord;
 
 use crate::backends::{Backends, Environment};
 use crate::program;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use zoo_comparison::record::{CaseId, CaseLine, Outcome};
-use zoo_comparison::run::Watcher;
-use zoo_comparison::{pool, table, units};
+use zoo_bench_core::record::{CaseId, CaseLine, Outcome};
+use zoo_bench_core::run::Watcher;
+use zoo_bench_core::{pool, table, units};
 
 /// The bar, or the lines in its place.
 pub(super) struct Progress {

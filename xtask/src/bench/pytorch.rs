@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use zoo_comparison::pytorch::PyTorch;
-use zoo_words::{Backend, BackendWord};
+use zoo_bench_core::pytorch::PyTorch;
+use zoo_spec::{Backend, BackendWord};
 
 use super::programs::named;
 use crate::{libtorch, places};

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
-use zoo_words::{Backend, BackendWord};
+use zoo_spec::{Backend, BackendWord};
 
 use crate::backends::Environment;
 use crate::build::Built;

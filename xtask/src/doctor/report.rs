@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::Result;
 use serde::Serialize;
-use zoo_words::Backend;
+use zoo_spec::Backend;
 
 use super::probe::{self, Probed};
 use crate::backends::Environment;

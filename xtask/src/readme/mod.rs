@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use zoo_words::Mechanism;
+use zoo_spec::Mechanism;
 
 use crate::places::workspace;
 

@@ -1,8 +1,8 @@
 //! The README's picture, drawn from a table of measured times that a person reads too.
 
 use anyhow::{Context, Result, ensure};
-use zoo_comparison::plot::{Axis, svg};
-use zoo_pictures::plot::Line;
+use zoo_bench_core::plot::{Axis, svg};
+use zoo_viz::plot::Line;
 
 /// Where the table is, and where the picture goes.
 pub(super) const TABLE_PATH: &str = "docs/benchmarks.md";

@@ -2,7 +2,7 @@
 
 use burn::tensor::{Tensor, TensorData, activation};
 
-use zoo_words::{LinearFeatures, MechanismConfig};
+use zoo_spec::{LinearFeatures, MechanismConfig};
 
 use super::sight::Sight;
 use crate::AttentionShape;

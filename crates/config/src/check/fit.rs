@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use zoo_words::{BackendWord, Dtype};
+use zoo_spec::{BackendWord, Dtype};
 
 use super::sight;
 use crate::error::{Mistake, Problem};

@@ -4,7 +4,7 @@
 //! sizes is a table with its `kind`, and other names of a word are the word.
 
 use toml::{Table, Value as Toml};
-use zoo_words::{BackendWord, UnknownWord};
+use zoo_spec::{BackendWord, UnknownWord};
 
 use crate::error::{Mistake, Place, Problem};
 use crate::keys::{Body, Choice, Key, Presence, Section, UsualKind, Values, Variant};

@@ -2,7 +2,7 @@
 //!
 //! The models refuse the same, but only once they are made; here a line can be named.
 
-use zoo_words::{Mechanism, MechanismConfig};
+use zoo_spec::{Mechanism, MechanismConfig};
 
 use super::fit::Fit;
 use crate::{Config, Model, Positions};

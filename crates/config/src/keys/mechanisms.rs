@@ -1,13 +1,13 @@
-//! The mechanisms of attention with their sizes, as [`zoo_words::MechanismConfig`] has them.
+//! The mechanisms of attention with their sizes, as [`zoo_spec::MechanismConfig`] has them.
 
-use zoo_words::{Mechanism, MechanismConfig};
+use zoo_spec::{Mechanism, MechanismConfig};
 
 use super::{
     Choice, HEADS, Key, LENGTH, LENGTH_OR_NONE, Presence, Range, SEED, STEPS_OR_NONE, Values,
     Variant, WIDTH, count,
 };
 
-/// A size, with the default that `zoo-words` has for it.
+/// A size, with the default that `zoo-spec` has for it.
 macro_rules! key {
     ($mechanism:ident, $name:literal, $values:expr, $about:literal) => {
         Key {
@@ -20,7 +20,7 @@ macro_rules! key {
     };
 }
 
-/// Every mechanism, by the words of `zoo-words`.
+/// Every mechanism, by the words of `zoo-spec`.
 pub(crate) const MECHANISMS: Choice = Choice {
     name: "attention",
     variants: VARIANTS,
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_are_those_of_zoo_words() {
+    fn they_are_those_of_zoo_spec() {
         let words: Vec<_> = VARIANTS.iter().map(|variant| variant.word).collect();
         assert_eq!(words, Mechanism::ALL.map(Mechanism::word));
         for (variant, mechanism) in VARIANTS.iter().zip(Mechanism::ALL) {

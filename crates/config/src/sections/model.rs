@@ -1,6 +1,6 @@
 //! `[model]`: what learns.
 
-use zoo_words::MechanismConfig;
+use zoo_spec::MechanismConfig;
 
 use crate::keys::{
     Choice, HEADS, LAYERS, LENGTH, MECHANISMS, POSITIVE, Presence, SHARE, Values, WIDTH, count,

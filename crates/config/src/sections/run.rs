@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use zoo_words::{BackendWord, Dtype};
+use zoo_spec::{BackendWord, Dtype};
 
 use crate::keys::{Presence, SEED, Values, Variant, keys};
 
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dtypes_are_those_of_zoo_words() {
+    fn dtypes_are_those_of_zoo_spec() {
         let words: Vec<_> = DTYPES.iter().map(|dtype| dtype.word).collect();
         assert_eq!(words, Dtype::ALL.map(Dtype::word));
     }

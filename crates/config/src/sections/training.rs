@@ -1,6 +1,6 @@
 //! `[training]` and `[validation]`.
 
-use zoo_words::Dtype;
+use zoo_spec::Dtype;
 
 use super::data::Task;
 use super::run::DTYPES;

@@ -5,7 +5,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use libtest_mimic::{Failed, Trial};
 use zoo_attention::{AttentionOptions, additive, drawn_matrix, multiplicative};
 use zoo_conformance::{Tensors, numbers};
-use zoo_testkit::{Formula, Precision, Problem, find, solve};
+use zoo_oracle::{Formula, Precision, Problem, find, solve};
 
 pub(crate) fn trials(device: &Device) -> Vec<Trial> {
     let mut trials: Vec<Trial> = PROBLEMS

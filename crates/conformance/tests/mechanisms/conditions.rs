@@ -6,7 +6,7 @@ use burn::tensor::Device;
 use libtest_mimic::{Failed, Trial};
 use zoo_attention::{AttentionShape, Lsh, MechanismConfig};
 use zoo_conformance::Tensors;
-use zoo_testkit::{Problem, find};
+use zoo_oracle::{Problem, find};
 
 pub(crate) fn trials(device: &Device) -> Vec<Trial> {
     let (tiles, hashes) = (device.clone(), device.clone());

@@ -10,7 +10,7 @@ use zoo_attention::{
 };
 use zoo_backend::{Dtype, Opened};
 use zoo_conformance::{differs_from_full, numbers};
-use zoo_testkit::{Mask, Precision, small_for_tests};
+use zoo_oracle::{Mask, Precision, small_for_tests};
 
 use crate::misuses::is_refused;
 

@@ -8,7 +8,7 @@ use proptest::test_runner::{Config, RngSeed, TestRunner};
 use zoo_attention::{LinearFeatures, Mechanism, MechanismConfig};
 use zoo_backend::Opened;
 use zoo_conformance::{Tensors, check_forward, check_gradients, given};
-use zoo_testkit::{Difference, Input, Mask, Problem, solve};
+use zoo_oracle::{Difference, Input, Mask, Problem, solve};
 
 /// Enough that every pattern meets every option a few times.
 const CASES: u32 = 96;

@@ -9,7 +9,7 @@ use zoo_attention::{
 };
 use zoo_backend::Opened;
 use zoo_conformance::{Tensors, differs_from_full, numbers};
-use zoo_testkit::{Mask, Precision, Problem, SMALL_HEADS, SMALL_SEQUENCE, find, small_for_tests};
+use zoo_oracle::{Mask, Precision, Problem, SMALL_HEADS, SMALL_SEQUENCE, find, small_for_tests};
 
 use crate::multi_head::{Descent, shared};
 
@@ -90,7 +90,7 @@ fn matches_the_oracle(name: &str, device: &Device) -> Result<(), Failed> {
     let gradients = (got.clone() * weighted).sum().backward();
 
     let upstream: Vec<f64> = upstream.into_iter().map(f64::from).collect();
-    let want = zoo_testkit::entropy(&problem, &inputs, &upstream);
+    let want = zoo_oracle::entropy(&problem, &inputs, &upstream);
     let entropies = numbers(got);
     if let Some(below) = entropies.iter().find(|&&x| x < 0.0) {
         return Err(format!("an entropy of {below}").into());

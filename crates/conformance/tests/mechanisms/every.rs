@@ -5,7 +5,7 @@ use burn::tensor::{Device, Gradients};
 use libtest_mimic::{Failed, Trial};
 use zoo_attention::{Mechanism, MechanismConfig};
 use zoo_conformance::{Tensors, all_queries, differs_from_full, given, judge_context, numbers};
-use zoo_testkit::{
+use zoo_oracle::{
     Input, Inputs, Mask, Precision, Problem, SMALL_HEADS, SMALL_SEQUENCE, padding_reaches,
     small_for_tests, solve,
 };

@@ -9,7 +9,7 @@ use zoo_attention::{
 };
 use zoo_backend::Opened;
 use zoo_conformance::{Tensors, differs_from_full, given, numbers, takes};
-use zoo_testkit::{
+use zoo_oracle::{
     Mask, Precision, Problem, SMALL_HEADS, SMALL_SEQUENCE, Tolerance, find, small_for_tests, solve,
 };
 

@@ -7,7 +7,7 @@ use burn::tensor::Device;
 use libtest_mimic::{Failed, Trial};
 use zoo_attention::{Mechanism, MechanismConfig};
 use zoo_conformance::{Tensors, given, numbers, takes};
-use zoo_testkit::{Formula, Inputs, Mask, Precision, Problem, solve};
+use zoo_oracle::{Formula, Inputs, Mask, Precision, Problem, solve};
 
 use crate::others;
 

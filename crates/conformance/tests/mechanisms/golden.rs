@@ -8,7 +8,7 @@ use zoo_attention::{
     PytorchWeightsError,
 };
 use zoo_conformance::{golden_data, golden_mask, golden_tensor, numbers};
-use zoo_testkit::{Golden, Precision, Tolerance};
+use zoo_oracle::{Golden, Precision, Tolerance};
 
 pub(crate) fn trials(device: &Device) -> Vec<Trial> {
     let golden = golden();

@@ -4,7 +4,7 @@ use burn::tensor::{Device, Tensor};
 use libtest_mimic::{Failed, Trial};
 use zoo_attention::{AttentionOptions, Choice, Pattern, hard};
 use zoo_conformance::{Tensors, numbers};
-use zoo_testkit::{Formula, Precision, Problem, find, solve};
+use zoo_oracle::{Formula, Precision, Problem, find, solve};
 
 type Test = fn(&Device) -> Result<(), Failed>;
 

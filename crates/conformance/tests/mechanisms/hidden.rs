@@ -7,7 +7,7 @@ use burn::tensor::{Device, Tensor};
 use libtest_mimic::{Failed, Trial};
 use zoo_attention::{Mechanism, MechanismConfig};
 use zoo_conformance::{Tensors, numbers, takes};
-use zoo_testkit::{Inputs, Mask, Problem};
+use zoo_oracle::{Inputs, Mask, Problem};
 
 use crate::others;
 

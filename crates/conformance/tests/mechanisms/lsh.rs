@@ -6,7 +6,7 @@ use zoo_attention::{AttentionOptions, Dropout, Lsh, MechanismConfig, Pattern, ls
 use zoo_conformance::{
     Tensors, all_queries, check_forward, check_gradients, judge_gradients, numbers,
 };
-use zoo_testkit::{Mask, Precision, Problem};
+use zoo_oracle::{Mask, Precision, Problem};
 
 pub(crate) fn trials(device: &Device) -> Vec<Trial> {
     let mut trials = Vec::new();

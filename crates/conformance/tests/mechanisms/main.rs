@@ -34,7 +34,7 @@ use zoo_backend::{Dtype, Opened, open_for_tests};
 use zoo_conformance::{
     Errors, Tensors, all_queries, check_forward, check_gradients, judge_gradients, numbers, share,
 };
-use zoo_testkit::{Mismatch, Precision, Problem, catalogue, solve};
+use zoo_oracle::{Mismatch, Precision, Problem, catalogue, solve};
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();

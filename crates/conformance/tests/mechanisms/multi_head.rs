@@ -13,7 +13,7 @@ use zoo_attention::{
 };
 use zoo_backend::Opened;
 use zoo_conformance::differs_from_full;
-use zoo_testkit::{Mask, Precision, SMALL_HEADS, SMALL_SEQUENCE, kv_heads_of, small_for_tests};
+use zoo_oracle::{Mask, Precision, SMALL_HEADS, SMALL_SEQUENCE, kv_heads_of, small_for_tests};
 
 type Test = fn(&Device) -> Result<(), Failed>;
 

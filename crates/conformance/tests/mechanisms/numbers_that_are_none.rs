@@ -7,7 +7,7 @@ use burn::tensor::Device;
 use libtest_mimic::{Failed, Trial};
 use zoo_attention::Mechanism;
 use zoo_conformance::{Tensors, numbers};
-use zoo_testkit::{Inputs, Problem, find};
+use zoo_oracle::{Inputs, Problem, find};
 
 use crate::hidden::same;
 

@@ -12,7 +12,7 @@ use zoo_backend::Opened;
 use zoo_conformance::{
     Tensors, all_queries, check_gradients, judge_forward, judge_gradients, numbers, takes,
 };
-use zoo_testkit::{
+use zoo_oracle::{
     Difference, Input, Mask, Precision, Problem, SMALL_HEADS, find, kv_heads_of, small_for_tests,
 };
 

@@ -4,7 +4,7 @@ use burn::tensor::{Bool, Device, Tensor, TensorData};
 use libtest_mimic::{Failed, Trial};
 use zoo_attention::{AttentionOptions, Mechanism, Pattern};
 use zoo_conformance::{Tensors, numbers};
-use zoo_testkit::{Precision, Problem, find};
+use zoo_oracle::{Precision, Problem, find};
 
 type Promise = fn(Mechanism, &Device) -> Result<(), Failed>;
 

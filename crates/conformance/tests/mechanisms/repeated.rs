@@ -5,7 +5,7 @@ use burn::tensor::{Device, Distribution, Tensor};
 use libtest_mimic::{Failed, Trial};
 use zoo_attention::{AttentionOptions, Dropout, Mechanism, MechanismConfig, Pattern, attend};
 use zoo_backend::Opened;
-use zoo_testkit::small_for_tests;
+use zoo_oracle::small_for_tests;
 
 /// A length, and how many backward passes are compared.
 #[derive(Clone, Copy)]

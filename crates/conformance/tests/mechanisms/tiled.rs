@@ -9,7 +9,7 @@ use zoo_attention::{
     which_body,
 };
 use zoo_conformance::{Tensors, all_queries, dropped, judge_gradients, numbers};
-use zoo_testkit::{Precision, Problem, find, solve};
+use zoo_oracle::{Precision, Problem, find, solve};
 
 type Test = fn(&Device) -> Result<(), Failed>;
 /// One way of computing the same.

@@ -7,7 +7,7 @@ use zoo_models::{
     AlignmentConfig, Feeding, GenerateConfig, Generated, Generative, GptConfig, Limits,
     PositionsConfig, Seq2SeqConfig, Strategy, Tokens, TransformerConfig, generate,
 };
-use zoo_testkit::small_for_tests;
+use zoo_oracle::small_for_tests;
 
 use crate::drawn::drawn;
 use crate::mechanisms::differs_in_a_decoder;

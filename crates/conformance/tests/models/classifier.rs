@@ -7,7 +7,7 @@ use zoo_attention::{Mechanism, MechanismConfig};
 use zoo_models::{
     ClassifierConfig, ModelError, Norm, Pooling, PositionsConfig, Tokens, token_loss,
 };
-use zoo_testkit::small_for_tests;
+use zoo_oracle::small_for_tests;
 
 use crate::drawn::drawn;
 use crate::mechanisms::differs_in_an_encoder;

@@ -6,7 +6,7 @@
 use burn::module::Module;
 use burn::tensor::TensorData;
 use zoo_models::weights::Weights;
-use zoo_testkit::normals;
+use zoo_oracle::normals;
 
 /// The model with numbers drawn by the seed where its own were drawn: matrices so that what
 /// goes through stays as large, vectors of tokens and places smaller. What starts as zeros or

@@ -13,7 +13,7 @@ use libtest_mimic::{Failed, Trial};
 use zoo_fused::{
     AdamConfig, AdamKind, add_dropout, dropout, layer_norm, relu_dropout, smoothed_cross_entropy,
 };
-use zoo_testkit::{Precision, normals};
+use zoo_oracle::{Precision, normals};
 
 use crate::support::{equal, is_refused, numbers};
 

@@ -9,7 +9,7 @@ use zoo_models::{
     Activation, Documents, GptConfig, HanConfig, Norm, PositionsConfig, Tokens, TransformerConfig,
     Tying,
 };
-use zoo_testkit::Golden;
+use zoo_oracle::Golden;
 
 /// How far a number may be off: logits are of the size of 1 to 10, and `f32` holds seven digits.
 const NEAR: f64 = 1e-4;

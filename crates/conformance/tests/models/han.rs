@@ -8,8 +8,8 @@ use burn::tensor::{Device, Int, Tensor};
 use libtest_mimic::{Failed, Trial};
 use zoo_models::han::Judged;
 use zoo_models::{Documents, Han, HanConfig, Limits, ModelError};
+use zoo_oracle::Precision;
 use zoo_recurrent::Cell;
-use zoo_testkit::Precision;
 
 use crate::support::{self, numbers};
 

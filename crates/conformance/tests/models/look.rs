@@ -10,7 +10,7 @@ use zoo_models::{
     ClassifierConfig, GptConfig, ModelError, Pooling, PositionsConfig, Tokens, TransformerConfig,
     Tying,
 };
-use zoo_testkit::{Precision, small_for_tests};
+use zoo_oracle::{Precision, small_for_tests};
 
 use crate::drawn::drawn;
 use crate::mechanisms::{differs_in_a_decoder, differs_in_an_encoder};

@@ -4,7 +4,7 @@ use burn::tensor::Device;
 use libtest_mimic::Failed;
 use zoo_attention::MechanismConfig;
 use zoo_conformance::differs_from_full;
-use zoo_testkit::Mask;
+use zoo_oracle::Mask;
 
 /// Checks that a mechanism is not full attention in a decoder with four heads over so many tokens.
 pub(crate) fn differs_in_a_decoder(

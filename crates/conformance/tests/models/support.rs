@@ -6,7 +6,7 @@ use burn::module::Module;
 use burn::optim::{AdamConfig, GradientsParams};
 use burn::tensor::Tensor;
 use libtest_mimic::Failed;
-use zoo_testkit::Precision;
+use zoo_oracle::Precision;
 
 use crate::drawn::drawn;
 

@@ -8,7 +8,7 @@ use zoo_models::{
     Activation, Generative, ModelError, Norm, PositionsConfig, Tokens, Transformer,
     TransformerConfig, Tying, token_loss,
 };
-use zoo_testkit::small_for_tests;
+use zoo_oracle::small_for_tests;
 
 use crate::drawn::drawn;
 use crate::mechanisms::{differs_in_a_decoder, differs_in_an_encoder};

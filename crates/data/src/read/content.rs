@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
 use zip::ZipArchive;
-use zoo_words::{NotUtf8, UnknownWord};
+use zoo_spec::{NotUtf8, UnknownWord};
 
 use super::allowance::Allowance;
 use crate::DataError;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use zoo_words::UnknownWord;
+use zoo_spec::UnknownWord;
 
 use super::content::Content;
 use super::table::Records;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use zoo_words::Printable;
+use zoo_spec::Printable;
 
 use crate::DataError;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use zoo_words::UnknownWord;
+use zoo_spec::UnknownWord;
 
 /// A task that needs no files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

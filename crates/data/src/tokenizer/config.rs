@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use zoo_words::UnknownWord;
+use zoo_spec::UnknownWord;
 
 use super::special::SPECIAL_TOKENS;
 use crate::DataError;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use zoo_words::Printable;
+use zoo_spec::Printable;
 
 /// Weights that cannot be read, written or used.
 #[derive(Debug, thiserror::Error)]

@@ -24,7 +24,7 @@ use burn::store::{KeyRemapper, ModuleSnapshot, bridge};
 use burn::tensor::{DType, TensorData};
 
 pub use self::error::WeightsError;
-use zoo_words::UnknownWord;
+use zoo_spec::UnknownWord;
 
 /// Tensors by name, on the host.
 #[derive(Debug, Clone)]

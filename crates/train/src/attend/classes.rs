@@ -2,7 +2,7 @@
 
 use burn::tensor::Tensor;
 use zoo_models::{Classifier, Documents, Han, Tokens};
-use zoo_pictures::{Document, Part, Sentence, Word};
+use zoo_viz::{Document, Part, Sentence, Word};
 
 use super::heads::{maps, written};
 use super::{Seen, not_empty};

@@ -2,7 +2,7 @@
 
 use burn::tensor::Tensor;
 use zoo_data::Tokenizer;
-use zoo_pictures::{HeadMaps, Matrix, Part, PictureError};
+use zoo_viz::{HeadMaps, Matrix, Part, PictureError};
 
 /// How tokens are written.
 pub(super) fn written(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<String> {

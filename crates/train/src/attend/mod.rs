@@ -13,7 +13,7 @@ mod heads;
 mod pairs;
 mod text;
 
-use zoo_pictures::{AttentionPage, Heat, Part};
+use zoo_viz::{AttentionPage, Heat, Part};
 
 use crate::{AnyModel, TrainError, Trained};
 
@@ -102,7 +102,7 @@ impl Trained {
     /// Which weights these are, and what computed with them.
     fn made_by(&self) -> String {
         let step = match self.step {
-            Some(step) => format!("step {}", zoo_pictures::units::count(step)),
+            Some(step) => format!("step {}", zoo_viz::units::count(step)),
             None => "averaged weights".to_owned(),
         };
         let summary = self.model.summary();

@@ -2,7 +2,7 @@
 
 use zoo_data::{BEGIN, END, PairTokenizers};
 use zoo_models::{Seq2Seq, Stop, Tokens, Transformer};
-use zoo_pictures::{Alignment, Part};
+use zoo_viz::{Alignment, Part};
 
 use super::heads::{maps, matrix, written};
 use super::{Seen, not_empty};

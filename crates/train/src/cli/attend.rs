@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
-use zoo_pictures::Theme;
+use zoo_viz::Theme;
 
 use super::input::Input;
 use super::print;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use zoo_words::Printable;
+use zoo_spec::Printable;
 
 use super::input::Input;
 use super::using::Using;

@@ -8,7 +8,7 @@ use clap::builder::RangedU64ValueParser;
 use serde_json::{Value, json};
 use zoo_data::{ParallelText, Parts, plain_text};
 use zoo_metrics::{Case, Tokenizer};
-use zoo_words::printable_text;
+use zoo_spec::printable_text;
 
 use super::using::Using;
 use super::{print, print_error_line};

@@ -8,8 +8,8 @@ use clap::Args;
 use serde_json::Value;
 use zoo_config::{Config, Metric};
 use zoo_models::weights::Weights;
-use zoo_pictures::units::{count, number};
-use zoo_words::Printable;
+use zoo_spec::Printable;
+use zoo_viz::units::{count, number};
 
 use super::print;
 use crate::run::{WEIGHTS, last_rows};

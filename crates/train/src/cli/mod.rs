@@ -16,7 +16,7 @@ pub mod using;
 
 use std::io::{IsTerminal, Write};
 
-use zoo_words::printable_text;
+use zoo_spec::printable_text;
 
 use crate::TrainError;
 pub use crate::out::print_error_line;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use zoo_config::{Config, ConfigError, Override};
-use zoo_words::BackendWord;
+use zoo_spec::BackendWord;
 
 use super::print;
 use super::signals::Stopping;

@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn devices_together_make_the_gradient_of_one() {
-        let opened = zoo_backend::open("flex".parse().unwrap(), zoo_words::Dtype::F32).unwrap();
+        let opened = zoo_backend::open("flex".parse().unwrap(), zoo_spec::Dtype::F32).unwrap();
         let device = opened.device.autodiff();
         let model: Classifier = ClassifierConfig::new(8, 3, 8, 2, 1)
             .with_dropout(0.0)
@@ -261,7 +261,7 @@ mod tests {
     /// Features are redrawn for all copies of a model at once, and the model keeps them.
     #[test]
     fn features_are_redrawn_at_the_same_steps_on_several_devices() {
-        let opened = zoo_backend::open("flex".parse().unwrap(), zoo_words::Dtype::F32).unwrap();
+        let opened = zoo_backend::open("flex".parse().unwrap(), zoo_spec::Dtype::F32).unwrap();
         let device = opened.device.autodiff();
         let performer = MechanismConfig::Performer {
             features: 4,
@@ -332,7 +332,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "Distributed operations are not supported")]
     fn burn_does_not_gather_gradients_on_our_backends() {
-        let opened = zoo_backend::open("flex".parse().unwrap(), zoo_words::Dtype::F32).unwrap();
+        let opened = zoo_backend::open("flex".parse().unwrap(), zoo_spec::Dtype::F32).unwrap();
         let config = DistributedConfig {
             all_reduce_op: ReduceOperation::Sum,
         };

@@ -8,7 +8,7 @@
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{DType, Tensor};
 use zoo_config::{Config, LossScale};
-use zoo_words::Dtype;
+use zoo_spec::Dtype;
 
 use crate::run::ScaleState;
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use zoo_config::Metric;
-use zoo_pictures::plot::Scale;
-use zoo_pictures::{Better, Curve, Curves};
+use zoo_viz::plot::Scale;
+use zoo_viz::{Better, Curve, Curves};
 
 use super::{RunFolder, write_atomic};
 use crate::TrainError;

@@ -1,7 +1,7 @@
 //! Numbers as people read them, in lines that stand under each other.
 
 use zoo_config::Metric;
-use zoo_words::Printable;
+use zoo_spec::Printable;
 
 use super::Interval;
 use crate::Judgement;

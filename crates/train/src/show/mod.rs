@@ -8,7 +8,7 @@ use std::io::IsTerminal;
 
 use burn::train::Interrupter;
 use zoo_config::Metric;
-use zoo_words::printable_text;
+use zoo_spec::printable_text;
 
 use self::dashboard::Dashboard;
 use self::plain::Plain;

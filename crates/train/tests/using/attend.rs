@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use libtest_mimic::{Failed, Trial};
-use zoo_pictures::Part;
 use zoo_train::cli::attend::Attend;
 use zoo_train::{Side, Trained, Which};
+use zoo_viz::Part;
 
 use crate::runs::{Kind, Runs, parsed, printed, refused};
 

@@ -8,7 +8,7 @@ use zoo_attention::{
 };
 
 use zoo_conformance::differs_from_full;
-use zoo_testkit::{Mask, SMALL_HEADS, SMALL_SEQUENCE, small_for_tests};
+use zoo_oracle::{Mask, SMALL_HEADS, SMALL_SEQUENCE, small_for_tests};
 
 use super::{Test, same, shared};
 

@@ -1,0 +1,233 @@
+//! The other side of `--vs pytorch`: the same problems, the same inputs, in a
+//! Python process that samples and reports as `zoo-bench` does.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde::Serialize;
+use zoo_oracle::{Mask, Problem};
+use zoo_spec::Dtype;
+
+use crate::case::{Case, Pass, Task, queries_to_check};
+use crate::model::{Model, Setup};
+
+/// What PyTorch is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// `scaled_dot_product_attention`, its fused kernels.
+    Sdpa,
+    /// A matmul, a softmax and a matmul.
+    Plain,
+    /// A model of recurrent layers, with an attention of its own.
+    Additive,
+}
+
+impl Way {
+    /// Those of a task, in the order they are run. A model is asked for once, with the best
+    /// attention that PyTorch has for it.
+    pub fn of(task: &Task) -> &'static [Self] {
+        match task {
+            Task::Matmul { .. } => &[],
+            Task::Attention { .. } => &[Self::Sdpa, Self::Plain],
+            Task::Model { setup, .. } => match setup.model {
+                Model::Han | Model::Seq2Seq => &[Self::Additive],
+                Model::Transformer | Model::Gpt | Model::Classifier => &[Self::Sdpa],
+            },
+        }
+    }
+
+    /// What it is called in tables.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Sdpa => "sdpa",
+            Self::Plain => "plain",
+            Self::Additive => "additive",
+        }
+    }
+}
+
+/// A Python that has torch, and the inputs it reads.
+#[derive(Debug)]
+pub struct PyTorch {
+    python: PathBuf,
+    scripts: PathBuf,
+    environment: Vec<(String, OsString)>,
+    device: &'static str,
+    /// Where inputs are written, one folder a problem; removed at the end.
+    inputs: PathBuf,
+}
+
+/// What the script reads about a problem, besides its tensors.
+#[derive(Serialize)]
+struct Description<'a> {
+    query: [usize; 4],
+    key: [usize; 4],
+    value: [usize; 4],
+    scale: f64,
+    causal: bool,
+    dense_mask: bool,
+    queries_to_check: &'a [usize],
+}
+
+impl PyTorch {
+    /// Measures with `python` and the scripts in a folder, on PyTorch's CPU or CUDA device.
+    ///
+    /// # Errors
+    ///
+    /// When there is no place for its inputs.
+    pub fn new(
+        python: PathBuf,
+        scripts: PathBuf,
+        environment: Vec<(String, OsString)>,
+        device: &'static str,
+    ) -> io::Result<Self> {
+        // Several may be at work in one process, and each removes its own.
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("zoo-pytorch-{}-{count}", std::process::id());
+        let inputs = std::env::temp_dir().join(name);
+        fs::create_dir_all(&inputs)?;
+        Ok(Self {
+            python,
+            scripts,
+            environment,
+            device,
+            inputs,
+        })
+    }
+
+    /// The process that measures a case this way.
+    ///
+    /// # Errors
+    ///
+    /// When its inputs cannot be written, or the problem is none that PyTorch's attention
+    /// can be asked.
+    pub(crate) fn command(&self, case: &Case, way: Way, dtype: Dtype) -> io::Result<Command> {
+        let (script, flag, path) = match &case.task {
+            Task::Matmul { .. } => return Err(io::Error::other("it is not asked for matmuls")),
+            Task::Attention { problem, .. } => {
+                if let Some(option) = only_ours(problem) {
+                    return Err(io::Error::other(format!(
+                        "PyTorch's attention is not compared on problems with {option}"
+                    )));
+                }
+                ("attention.py", "--inputs", self.inputs_of(problem)?)
+            }
+            Task::Model { setup, .. } => ("model.py", "--setup", self.setup_of(setup)?),
+        };
+        let pass = match case.pass {
+            // One query with all keys: it has no other way.
+            Pass::Decode => Pass::Forward,
+            other => other,
+        };
+        let mut command = Command::new(&self.python);
+        command
+            .arg(self.scripts.join(script))
+            .arg(flag)
+            .arg(path)
+            .args(["--device", self.device])
+            .args(["--dtype", dtype.word()])
+            .args(["--way", way.word()])
+            .args(["--pass", pass.word()])
+            // Nothing is left among the sources.
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .envs(self.environment.iter().map(|(name, value)| (name, value)));
+        Ok(command)
+    }
+
+    /// The file that says what model to build on what batch.
+    fn setup_of(&self, setup: &Setup) -> io::Result<PathBuf> {
+        #[derive(Serialize)]
+        struct Description<'a> {
+            #[serde(flatten)]
+            setup: &'a Setup,
+            prompt: usize,
+            generated: usize,
+        }
+        let description = Description {
+            setup,
+            prompt: setup.prompt(),
+            generated: setup.generated(),
+        };
+        let name = format!("{}-{}.json", setup.name(), setup.n);
+        let path = self.inputs.join(name);
+        write(&path, &serde_json::to_vec(&description)?)?;
+        Ok(path)
+    }
+
+    /// The folder with a problem's inputs, written when it is first asked for.
+    fn inputs_of(&self, problem: &Problem) -> io::Result<PathBuf> {
+        let name = format!("{}-{}", problem.name, problem.seq_k);
+        let folder = self.inputs.join(&name);
+        if folder.exists() {
+            return Ok(folder);
+        }
+        let partial = self.inputs.join(format!(".{name}"));
+        fs::create_dir_all(&partial)?;
+        let inputs = problem.inputs();
+        for (name, numbers) in [
+            ("query", &inputs.query),
+            ("key", &inputs.key),
+            ("value", &inputs.value),
+            ("upstream", &inputs.upstream),
+        ] {
+            let bytes: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
+            write(&partial.join(name), &bytes)?;
+        }
+        // Square causal attention is the one mask PyTorch has a word for.
+        let causal = problem.mask == Mask::Causal && problem.seq_q == problem.seq_k;
+        // The last place sees everything.
+        let is_last = problem.mask == Mask::Causal && problem.seq_q == 1;
+        let dense_mask = !causal && !is_last && problem.mask != Mask::Full;
+        if dense_mask {
+            let hidden: Vec<u8> = problem.hidden().into_iter().map(u8::from).collect();
+            write(&partial.join("hidden"), &hidden)?;
+        }
+        let description = Description {
+            query: problem.query_shape(),
+            key: problem.key_shape(),
+            value: problem.value_shape(),
+            scale: problem.scale(),
+            causal,
+            dense_mask,
+            queries_to_check: &queries_to_check(problem),
+        };
+        let description = serde_json::to_vec(&description)?;
+        write(&partial.join("problem.json"), &description)?;
+        fs::rename(&partial, &folder)?;
+        Ok(folder)
+    }
+}
+
+/// What of a problem PyTorch's attention has no argument for, or not with our meaning.
+fn only_ours(problem: &Problem) -> Option<&'static str> {
+    let Problem {
+        softcap,
+        alibi,
+        bias,
+        dropout,
+        ..
+    } = problem;
+    [
+        (softcap.is_some(), "a softcap"),
+        (*alibi, "ALiBi"),
+        (bias.is_some(), "a bias"),
+        (dropout.is_some(), "dropout"),
+    ]
+    .into_iter()
+    .find_map(|(is_there, option)| is_there.then_some(option))
+}
+
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    fs::File::create(path)?.write_all(bytes)
+}
+
+impl Drop for PyTorch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.inputs);
+    }
+}

@@ -1,0 +1,344 @@
+//! Runs the cases of a comparison, one process each, round after round.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use zoo_spec::Dtype;
+
+use crate::case::{Case, Task};
+use crate::child::{Limits, watch};
+use crate::fault::Fault;
+use crate::plan::Sampling;
+use crate::pytorch::{PyTorch, Way};
+use crate::record::{CaseId, CaseLine, Line, Outcome, Report, Writer};
+use crate::rival;
+
+/// A measuring program that was built for a backend.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// The backend's word.
+    pub backend: String,
+    /// `zoo-bench`.
+    pub executable: PathBuf,
+    /// What it needs to run.
+    pub environment: Vec<(String, OsString)>,
+}
+
+/// Everything that is measured in one run.
+#[derive(Debug)]
+pub struct Comparison {
+    /// One program per backend.
+    pub programs: Vec<Program>,
+    /// PyTorch, if it is compared with.
+    pub pytorch: Option<PyTorch>,
+    /// The cases that every backend runs.
+    pub cases: Vec<Case>,
+    /// The number type.
+    pub dtype: Dtype,
+    /// Threads that each side is given.
+    pub threads: usize,
+    /// How often each case is run, from its start. Rounds go over all cases in
+    /// turn, so that a busy minute of the machine hurts all of them alike.
+    pub rounds: usize,
+    /// How each process samples.
+    pub sampling: Sampling,
+    /// Memory that a case may take; `None` is most of what is available.
+    pub memory_limit: Option<u64>,
+    /// Cases that misbehave on purpose, by their place.
+    pub faults: Vec<(usize, Fault)>,
+}
+
+/// Somebody who looks on.
+pub trait Watcher {
+    /// A case begins: `done` of `total` are through, and about `left` is to go.
+    fn begins(&mut self, id: &CaseId, done: usize, total: usize, left: Option<Duration>);
+    /// A case ended.
+    fn ended(&mut self, line: &CaseLine);
+}
+
+/// Nobody looks on.
+impl Watcher for () {
+    fn begins(&mut self, _: &CaseId, _: usize, _: usize, _: Option<Duration>) {}
+    fn ended(&mut self, _: &CaseLine) {}
+}
+
+/// One process to be.
+struct Job<'a> {
+    id: CaseId,
+    case: &'a Case,
+    by: By<'a>,
+    fault: Option<Fault>,
+}
+
+enum By<'a> {
+    Program(&'a Program),
+    PyTorch(&'a PyTorch, Way),
+}
+
+impl Comparison {
+    /// Measures everything, and writes each case down as it ends. Stops early,
+    /// with what is done, when `stop` is set.
+    ///
+    /// # Errors
+    ///
+    /// When results cannot be written.
+    pub fn run(
+        &self,
+        writer: &mut Writer,
+        watcher: &mut dyn Watcher,
+        stop: &AtomicBool,
+    ) -> io::Result<Vec<CaseLine>> {
+        let matmul = Case::matmul();
+        let mut order = self.jobs(&matmul);
+        let total = order.len() * self.rounds;
+        let begun = Instant::now();
+        let mut lines = Vec::new();
+        for round in 1..=self.rounds {
+            for job in &order {
+                let done = lines.len();
+                let left = (done > 0)
+                    .then(|| begun.elapsed().mul_f64((total - done) as f64 / done as f64));
+                watcher.begins(&job.id, done, total, left);
+                let Some(line) = self.measure(job, round, &lines, stop) else {
+                    return Ok(lines);
+                };
+                writer.write(&Line::Case(line.clone()))?;
+                watcher.ended(&line);
+                lines.push(line);
+                if stop.load(Ordering::Relaxed) {
+                    return Ok(lines);
+                }
+            }
+            // Who was first is last the next time.
+            order.reverse();
+        }
+        Ok(lines)
+    }
+
+    fn jobs<'a>(&'a self, matmul: &'a Case) -> Vec<Job<'a>> {
+        let mut jobs = Vec::new();
+        for program in &self.programs {
+            jobs.push(self.job(matmul, By::Program(program), None));
+        }
+        for (at, case) in self.cases.iter().enumerate() {
+            let fault = self.faults.iter().find(|(place, _)| *place == at);
+            for program in &self.programs {
+                jobs.push(self.job(case, By::Program(program), fault.map(|(_, fault)| *fault)));
+            }
+            let Some(pytorch) = &self.pytorch else {
+                continue;
+            };
+            let rest = &self.cases[at + 1..];
+            let is_asked_later = rest.iter().any(|other| rival::is_same(case, other));
+            if is_asked_later || !rival::is_asked(case) {
+                continue;
+            }
+            for &way in Way::of(&case.task) {
+                jobs.push(self.job(case, By::PyTorch(pytorch, way), None));
+            }
+        }
+        jobs
+    }
+
+    fn job<'a>(&self, case: &'a Case, by: By<'a>, fault: Option<Fault>) -> Job<'a> {
+        let (backend, subject) = match &by {
+            By::Program(program) => (program.backend.as_str(), case.subject()),
+            By::PyTorch(_, way) => ("pytorch", way.word()),
+        };
+        Job {
+            id: CaseId {
+                backend: backend.to_owned(),
+                dtype: self.dtype.word().to_owned(),
+                problem: case.name(),
+                n: case.n(),
+                pass: case.pass,
+                subject: subject.to_owned(),
+            },
+            case,
+            by,
+            fault,
+        }
+    }
+
+    fn measure(
+        &self,
+        job: &Job<'_>,
+        round: usize,
+        before: &[CaseLine],
+        stop: &AtomicBool,
+    ) -> Option<CaseLine> {
+        let limits = Limits {
+            time: self.sampling.timeout,
+            memory: self.memory_limit,
+        };
+        let command = match &job.by {
+            By::Program(program) => Ok(self.command(program, job)),
+            By::PyTorch(pytorch, way) => pytorch.command(job.case, *way, self.dtype),
+        };
+        let report = match command {
+            Ok(mut command) => {
+                self.set_environment(&mut command);
+                command.args(self.sampling_arguments());
+                watch(command, limits, stop)?
+            }
+            Err(error) => Report::without_device(Outcome::Failed {
+                message: format!("PyTorch was not run: {error}"),
+            }),
+        };
+        let (counted, outcome) = match &job.by {
+            By::Program(_) => (report.counted, report.outcome),
+            By::PyTorch(..) => rival::held_against_ours(&job.id, job.case, before, &report),
+        };
+        let parameters = counted.map(|counted| counted.parameters);
+        Some(CaseLine {
+            id: job.id.clone(),
+            round,
+            work: counted.map_or_else(|| job.case.work(), |counted| counted.work),
+            minimum_bytes: job.case.minimum_bytes(self.dtype, parameters),
+            tokens: job.case.tokens(),
+            parameters,
+            device: (!report.device.is_empty()).then_some(report.device),
+            body: report.body,
+            outcome,
+        })
+    }
+
+    fn command(&self, program: &Program, job: &Job<'_>) -> Command {
+        let what = match job.case.task {
+            Task::Matmul { .. } | Task::Attention { .. } => "--problem",
+            Task::Model { .. } => "--model",
+        };
+        let mut command = Command::new(&program.executable);
+        command
+            .args(["--backend", &program.backend])
+            .args(["--dtype", self.dtype.word()])
+            .args(["--subject", job.case.subject()])
+            .args([what, &job.case.name()])
+            .args(["--n", &job.case.n().to_string()])
+            .args(["--pass", job.case.pass.word()])
+            .envs(
+                program
+                    .environment
+                    .iter()
+                    .map(|(name, value)| (name, value)),
+            );
+        if let Some(fault) = job.fault {
+            command.args(["--fault", fault.word()]);
+        }
+        command
+    }
+
+    fn sampling_arguments(&self) -> Vec<String> {
+        let Sampling {
+            warm_up,
+            budget,
+            patience,
+            timeout: _,
+        } = self.sampling;
+        [
+            ("--warm-up", warm_up),
+            ("--budget", budget),
+            ("--patience", patience),
+        ]
+        .into_iter()
+        .flat_map(|(flag, time)| [flag.to_owned(), time.as_secs_f64().to_string()])
+        .collect()
+    }
+
+    fn set_environment(&self, command: &mut Command) {
+        // A child's last words are its message, not a backtrace.
+        command.env("RUST_BACKTRACE", "0");
+        // Every library's own word for how many threads it may use.
+        for name in [
+            "RAYON_NUM_THREADS",  // flex, ndarray and ours
+            "MATMUL_NUM_THREADS", // ndarray's matmul
+            "OMP_NUM_THREADS",    // LibTorch and PyTorch
+            "MKL_NUM_THREADS",    // their matmul
+            "LP_NUM_THREADS",     // the software Vulkan adapter
+        ] {
+            command.env(name, self.threads.to_string());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Extent, Selection};
+
+    fn comparison(rounds: usize) -> Comparison {
+        Comparison {
+            programs: ["flex", "ndarray"]
+                .map(|word| Program {
+                    backend: word.to_owned(),
+                    executable: "/nowhere/zoo-bench".into(),
+                    environment: Vec::new(),
+                })
+                .to_vec(),
+            pytorch: None,
+            cases: Selection::default().cases().expect("cases"),
+            dtype: Dtype::F32,
+            threads: 1,
+            rounds,
+            sampling: Extent::Quick.sampling(1),
+            memory_limit: None,
+            faults: Vec::new(),
+        }
+    }
+
+    #[derive(Default)]
+    struct Notes(Vec<String>);
+
+    impl Watcher for Notes {
+        fn begins(&mut self, id: &CaseId, _: usize, _: usize, _: Option<Duration>) {
+            let (backend, subject) = (&id.backend, &id.subject);
+            self.0.push(format!("{backend}/{subject}"));
+        }
+        fn ended(&mut self, _: &CaseLine) {}
+    }
+
+    fn run(comparison: &Comparison, stop: bool) -> (Vec<CaseLine>, Vec<String>) {
+        static COUNT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+        let name = format!(
+            "zoo-run-{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
+        let path = std::env::temp_dir().join(name);
+        let mut writer =
+            Writer::create(&path, &crate::record::tests::run_info()).expect("a new file");
+        let mut notes = Notes::default();
+        let lines = comparison
+            .run(&mut writer, &mut notes, &AtomicBool::new(stop))
+            .expect("the disk takes it");
+        std::fs::remove_file(&path).expect("it was created above");
+        (lines, notes.0)
+    }
+
+    #[test]
+    fn rounds_take_turns_and_failures_do_not_end_the_run() {
+        let comparison = comparison(2);
+        let (lines, order) = run(&comparison, false);
+        let per_round = 2 * (1 + comparison.cases.len());
+        assert_eq!(lines.len(), 2 * per_round);
+        assert_eq!(order[..2], ["flex/matmul", "ndarray/matmul"]);
+        let mut second: Vec<_> = order[per_round..].to_vec();
+        second.reverse();
+        assert_eq!(second, order[..per_round]);
+        assert!(
+            lines
+                .iter()
+                .all(|line| matches!(line.outcome, Outcome::Failed { .. }))
+        );
+    }
+
+    #[test]
+    fn a_stop_keeps_what_is_done() {
+        let (lines, _) = run(&comparison(3), true);
+        assert!(lines.len() <= 1);
+    }
+}

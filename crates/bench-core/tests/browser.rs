@@ -1,0 +1,115 @@
+//! The report in a real browser. Without one the test is ignored, and says so.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use zoo_bench_core::case::Pass;
+use zoo_bench_core::record::{CaseId, CaseLine, Measured, Outcome, Peak, RunInfo};
+use zoo_bench_core::report;
+use zoo_bench_core::table::Against;
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let browser = browser();
+    let there = browser.is_some();
+    let trial = Trial::test(
+        "a_browser_renders_the_report_without_a_complaint",
+        move || {
+            let browser = browser.ok_or("there is no chromium on the PATH")?;
+            renders(&browser)
+        },
+    );
+    // `cargo test -- --ignored` shows what is missing.
+    let trials = vec![trial.with_ignored_flag(!there)];
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn browser() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .flat_map(|folder| {
+            ["chromium", "chromium-browser", "google-chrome"].map(|n| folder.join(n))
+        })
+        .find(|file| file.is_file())
+}
+
+fn case(backend: &str, subject: &str, n: usize, seconds: f64) -> CaseLine {
+    CaseLine {
+        id: CaseId {
+            backend: backend.to_owned(),
+            dtype: "f32".to_owned(),
+            problem: "layer".to_owned(),
+            n,
+            pass: Pass::Train,
+            subject: subject.to_owned(),
+        },
+        round: 1,
+        work: 1e9,
+        minimum_bytes: 1 << 20,
+        tokens: None,
+        parameters: None,
+        device: Some(format!("{backend} on \"a <device>\" & more")),
+        body: None,
+        outcome: Outcome::Measured(Measured {
+            seconds: vec![seconds, seconds * 1.1],
+            peak: Some(Peak {
+                bytes: (n * n) as u64,
+                how: "resident".to_owned(),
+            }),
+            error: Some(1e-7),
+            checked: None,
+        }),
+    }
+}
+
+fn renders(browser: &Path) -> Result<(), Failed> {
+    let folder = std::env::temp_dir().join(format!("zoo-browser-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let run = RunInfo::here("2026-01-02T03:04:05Z".to_owned(), 2);
+    let mut lines = Vec::new();
+    for n in [256, 512, 1024, 2048] {
+        let n_f = n as f64;
+        lines.push(case("flex", "standard", n, 1e-8 * n_f * n_f));
+        lines.push(case("flex", "linear", n, 1e-5 * n_f));
+        lines.push(case("pytorch", "sdpa", n, 5e-9 * n_f * n_f));
+    }
+    let mut slow = case("flex", "linear", 4096, 0.0);
+    slow.outcome = Outcome::TimedOut { seconds: 60.0 };
+    lines.push(slow);
+    // A model at one length has a table and nothing to draw, at two it has both.
+    for (name, n) in [("gpt-small", 64), ("gpt-small", 128), ("han-small", 128)] {
+        let mut model = case("flex", "flash", n, 1e-3 * n as f64);
+        model.id.problem = name.to_owned();
+        model.tokens = Some(4 * n);
+        model.parameters = Some(1 << 20);
+        lines.push(model);
+    }
+    let page = report::write(&folder, &run, &lines, &[], Against::default())?;
+
+    let output = Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu"])
+        .args(["--enable-logging=stderr", "--log-level=0", "--dump-dom"])
+        .arg(format!(
+            "--user-data-dir={}",
+            folder.join("profile").display()
+        ))
+        .arg(format!("file://{}", page.display()))
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let dom = String::from_utf8_lossy(&output.stdout).into_owned();
+    std::fs::remove_dir_all(&folder)?;
+
+    // The browser logs what a page writes to its console with this word.
+    if let Some(complaint) = said.lines().find(|line| line.contains("CONSOLE")) {
+        return Err(complaint.into());
+    }
+    let circles = dom.matches("<circle").count();
+    // In two plots each: three lines of four lengths and their legend, a model's of two.
+    let expected = 2 * (12 + 3 + 2 + 1);
+    let says = |text: &str| dom.contains(text);
+    if circles != expected || !says("linear overtakes standard") || !says("han-small") {
+        return Err(format!("{circles} points of {expected} in: {dom}\n{said}").into());
+    }
+    Ok(())
+}

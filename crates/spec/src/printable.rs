@@ -1,0 +1,109 @@
+//! Text from files as it may be shown on a terminal.
+
+use std::borrow::Cow;
+use std::fmt::{self, Write};
+
+/// A name from a file, such as a label, a column or a tensor: on one line, and without characters
+/// that a terminal acts on. They are written as Rust escapes them; all others stay as they are.
+///
+/// ```
+/// # use zoo_spec::Printable;
+/// assert_eq!(Printable("naïve 好").to_string(), "naïve 好");
+/// assert_eq!(Printable("red\u{1b}[31m\n").to_string(), "red\\u{1b}[31m\\n");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Printable<'a>(pub &'a str);
+
+impl fmt::Display for Printable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for character in self.0.chars() {
+            match is_acted_on(character) {
+                true => write!(f, "{}", character.escape_default())?,
+                false => f.write_char(character)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A text of several lines without characters that a terminal acts on, but for line ends and tabs.
+///
+/// ```
+/// # use zoo_spec::printable_text;
+/// assert_eq!(printable_text("a\tb\n"), "a\tb\n");
+/// assert_eq!(printable_text("a\u{9b}2J\n"), "a\\u{9b}2J\n");
+/// ```
+pub fn printable_text(text: &str) -> Cow<'_, str> {
+    let is_escaped = |character: char| !matches!(character, '\n' | '\t') && is_acted_on(character);
+    if !text.contains(is_escaped) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match is_escaped(character) {
+            true => shown.extend(character.escape_default()),
+            false => shown.push(character),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Whether a character moves the cursor, changes colours, reorders what is around it or cannot be
+/// seen. The joiners of emoji and of Persian, and the marks of Arabic and Hebrew, are text.
+fn is_acted_on(character: char) -> bool {
+    let is_bidi_control = matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let is_line_end = matches!(character, '\u{2028}' | '\u{2029}');
+    let is_invisible = matches!(
+        character,
+        '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}'
+    );
+    // C0, DEL and C1.
+    character.is_control() || is_bidi_control || is_line_end || is_invisible
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_acts_on_is_escaped() {
+        for (character, escaped) in [
+            ('\0', "\\u{0}"),
+            ('\u{7}', "\\u{7}"),
+            ('\u{8}', "\\u{8}"),
+            ('\n', "\\n"),
+            ('\r', "\\r"),
+            ('\t', "\\t"),
+            ('\u{1b}', "\\u{1b}"),
+            ('\u{7f}', "\\u{7f}"),
+            ('\u{85}', "\\u{85}"),
+            ('\u{9b}', "\\u{9b}"),
+            ('\u{202e}', "\\u{202e}"),
+            ('\u{2066}', "\\u{2066}"),
+            ('\u{2028}', "\\u{2028}"),
+            ('\u{200b}', "\\u{200b}"),
+            ('\u{e0041}', "\\u{e0041}"),
+        ] {
+            let text = format!("a{character}b");
+            assert_eq!(Printable(&text).to_string(), format!("a{escaped}b"));
+            if !matches!(character, '\n' | '\t') {
+                assert_eq!(printable_text(&text), format!("a{escaped}b"));
+            }
+        }
+    }
+
+    #[test]
+    fn text_is_left_as_it_is() {
+        for text in [
+            "naïve \"好久不见\"",
+            "👩‍👩‍👧",
+            "می‌خواهم",
+            "a\\b",
+            "שלום‎!",
+            "é é",
+        ] {
+            assert_eq!(Printable(text).to_string(), text);
+            assert!(matches!(printable_text(text), Cow::Borrowed(_)), "{text}");
+        }
+    }
+}

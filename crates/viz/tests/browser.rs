@@ -1,0 +1,349 @@
+//! The page in a real browser. Without one the tests are ignored, and say so.
+//!
+//! What they draw stays in cargo's folder for tests' files, to be looked at.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use zoo_viz::plot::Scale;
+use zoo_viz::{
+    Alignment, AttentionPage, Better, Curve, Curves, Document, HeadMaps, Matrix, Part, Sentence,
+    Theme, Word,
+};
+
+type Test = fn(&Path) -> Result<(), Failed>;
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let browser = browser();
+    let tests: [(&str, Test); 3] = [
+        ("a_browser_renders_the_page_without_a_complaint", renders),
+        ("keys_and_choosers_work", works),
+        ("a_browser_draws_the_pictures", draws),
+    ];
+    let trials = tests.map(|(name, test)| {
+        let browser = browser.clone();
+        let there = browser.is_some();
+        // `cargo test -- --ignored` shows what is missing.
+        Trial::test(name, move || {
+            test(&browser.ok_or("there is no chromium on the PATH")?)
+        })
+        .with_ignored_flag(!there)
+    });
+    libtest_mimic::run(&arguments, trials.into()).exit();
+}
+
+fn browser() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .flat_map(|folder| {
+            ["chromium", "chromium-browser", "google-chrome"].map(|n| folder.join(n))
+        })
+        .find(|file| file.is_file())
+}
+
+/// What became of a page; an error if it wrote to its console.
+fn dom_of(browser: &Path, name: &str, text: &str) -> Result<String, Failed> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let file = folder.join(name);
+    std::fs::write(&file, text)?;
+    // Each its own profile: browsers that share one wait for each other.
+    let profile = folder.join(format!("profile-{name}-{}", std::process::id()));
+    let output = Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu"])
+        .args(["--enable-logging=stderr", "--log-level=0", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .arg(format!("file://{}", file.display()))
+        .output()?;
+    std::fs::remove_dir_all(&profile)?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    // The browser logs what a page writes to its console with this word.
+    if let Some(complaint) = said.lines().find(|line| line.contains("CONSOLE")) {
+        return Err(complaint.into());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split(' ').map(str::to_owned).collect()
+}
+
+/// Weights that fall off around a place of each row; `None` where a row does not see.
+fn around(
+    rows: usize,
+    columns: usize,
+    width: f32,
+    place: impl Fn(usize) -> f32,
+    sees: impl Fn(usize, usize) -> bool,
+) -> Result<Matrix, Failed> {
+    let mut weights = Vec::new();
+    for row in 0..rows {
+        let score = |column: usize| match sees(row, column) {
+            true => (-((column as f32 - place(row)) / width).powi(2)).exp() + 0.01,
+            false => 0.0,
+        };
+        let sum: f32 = (0..columns).map(score).sum();
+        weights.extend((0..columns).map(|column| score(column) / sum));
+    }
+    Ok(Matrix::new(rows, columns, weights)?)
+}
+
+fn stack(
+    title: &str,
+    queries: &[String],
+    keys: &[String],
+    (layers, heads): (usize, usize),
+    causal: bool,
+) -> Result<Part, Failed> {
+    let (rows, columns) = (queries.len(), keys.len());
+    let step = columns as f32 / rows as f32;
+    let mut stack = Vec::new();
+    for layer in 0..layers {
+        let head = |head: usize| {
+            let shift = head as f32 - 1.0;
+            let width = 0.5 + (layer * heads + head) as f32 * 0.4;
+            let place = |row: usize| match head {
+                3 => 0.0,
+                _ => (row as f32 * step + shift).max(0.0),
+            };
+            around(rows, columns, width, place, |row, column| {
+                !causal || column <= row
+            })
+        };
+        stack.push((0..heads).map(head).collect::<Result<Vec<_>, _>>()?);
+    }
+    let maps = HeadMaps::new(title, queries.to_vec(), keys.to_vec(), stack)?;
+    Ok(Part::Heads(maps))
+}
+
+fn document() -> Result<Part, Failed> {
+    let sentence = |weight: f32, text: &str, strong: &str| {
+        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        let rest = 0.4 / words.len() as f32;
+        let word = |text: String| Word {
+            weight: if text == strong { 0.6 + rest } else { rest },
+            text,
+        };
+        Sentence {
+            weight,
+            words: words.into_iter().map(word).collect(),
+        }
+    };
+    let sentences = vec![
+        sentence(
+            0.07,
+            "i went to see it with two friends on a rainy evening .",
+            "rainy",
+        ),
+        sentence(
+            0.52,
+            "what a <wonderful> film , warm & funny from its first minute to its last !",
+            "<wonderful>",
+        ),
+        sentence(0.02, "the popcorn was salty .", "salty"),
+        sentence(0.31, "这 部 电影 很 精彩 , 我 会 再 看 一 遍 。", "精彩"),
+        sentence(
+            0.08,
+            "some scenes in the middle are a little long , though nobody around us seemed to mind , and when the lights went on again most of them stayed where they were until the very end of the credits .",
+            "long",
+        ),
+        sentence(0.0, "", ""),
+    ];
+    let classes = vec![("negative".to_owned(), 0.06), ("positive".to_owned(), 0.94)];
+    let document = Document::new("Review 17", sentences)?;
+    Ok(Part::Document(
+        document.with_classes(classes).with_truth("positive"),
+    ))
+}
+
+fn page() -> Result<AttentionPage, Failed> {
+    let source = words("<s> 好 久 不 见 , 你 最近 怎么 样 ? </s>");
+    let target = words("<s> long time no see , how have you been ? </s>");
+    let letters = |text: &str| text.chars().map(String::from).collect::<Vec<_>>();
+    let (read, wrote) = (letters("3rd of May 1998"), letters("1998-05-03"));
+    let look = [11.0, 12.0, 13.0, 14.0, 10.0, 7.0, 8.0, 6.0, 0.0, 0.3];
+    let aligned = around(wrote.len(), read.len(), 0.7, |row| look[row], |_, _| true)?;
+    let long: Vec<String> = (0..150)
+        .map(|at| match at % 7 {
+            0 => format!("internationalisation-{at}"),
+            3 => "词".to_owned(),
+            5 => " ".to_owned(),
+            _ => format!("word{at}"),
+        })
+        .collect();
+    let waves = (0..144).map(|at| ((at / 12) as f32 - (at % 12) as f32) * 0.4);
+    let waves = waves.map(|x| x.cos() * (-x.abs() / 3.0).exp()).collect();
+    let waves = HeadMaps::new(
+        "Retention, with weights below zero",
+        source.clone(),
+        source.clone(),
+        vec![vec![Matrix::new(12, 12, waves)?]],
+    )?;
+    Ok(AttentionPage {
+        title: "Where zh-en <tiny> attends".to_owned(),
+        notes: vec![
+            "transformer-zh-en, step 4,000, flex; made-up weights".to_owned(),
+            "好久不见,你最近怎么样? → long time no see, how have you been?".to_owned(),
+        ],
+        parts: vec![
+            stack("Encoder", &source, &source, (3, 4), false)?,
+            stack("Decoder", &target, &target, (3, 4), true)?,
+            stack("Cross-attention", &target, &source, (3, 4), false)?,
+            Part::Heads(waves),
+            Part::Alignment(Alignment::new("Dates, aligned", read, wrote, aligned)?),
+            document()?,
+            stack("A long text", &long, &long, (2, 8), true)?,
+        ],
+    })
+}
+
+fn renders(browser: &Path) -> Result<(), Failed> {
+    let dom = dom_of(browser, "attention.html", &page()?.to_html())?;
+    // The script came to its end: each stack has chosen a head, and told its scale.
+    let pressed = dom.matches("aria-pressed=\"true\"").count();
+    let scales = dom.matches("<span class=\"most\">").count();
+    let empty = dom.matches("<span class=\"most\"></span>").count();
+    if pressed != 5 || (scales, empty) != (6, 0) || !dom.contains("精彩") {
+        return Err(format!("{pressed} heads chosen, {scales} scales in: {dom}").into());
+    }
+    Ok(())
+}
+
+/// Runs in the page when its own script has: uses it as people do, and writes down what
+/// comes of it.
+const VISITOR: &str = r##"
+<script>
+const seen = [];
+const part = document.querySelector("#part-1"), map = part.querySelector(".map");
+const press = (element, key) => element.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+const said = () => part.querySelector("[role=status]").textContent.replace("\n", " ");
+const drawn = () => part.querySelector(".cells canvas").toDataURL();
+map.focus();
+press(map, "ArrowRight"); seen.push(said());
+press(map, "End"); press(map, "PageDown"); seen.push(said());
+press(map, "ArrowDown"); press(map, "ArrowRight"); seen.push(said());
+const before = drawn();
+part.querySelectorAll(".overview button")[7].click();
+seen.push(part.querySelector("select.layer").value + part.querySelector("select.head").value, drawn() !== before);
+const head = part.querySelector("select.head");
+head.value = "mean"; head.dispatchEvent(new Event("change"));
+seen.push(part.querySelectorAll("[aria-pressed=true]").length);
+const size = part.querySelector(".size");
+size.value = 40; size.dispatchEvent(new Event("input"));
+seen.push(part.querySelector(".cells").getBoundingClientRect().width);
+const labels = [...part.querySelectorAll(".queries span")], cells = part.querySelector(".cells").getBoundingClientRect();
+seen.push(Math.abs(labels[11].getBoundingClientRect().bottom - cells.bottom) < 1);
+const columns = [...part.querySelectorAll(".keys span")];
+seen.push(Math.abs(columns[11].getBoundingClientRect().right - cells.right) < 1);
+const review = document.querySelector("#part-6"), list = review.querySelector(".sentences");
+list.focus();
+press(list, "ArrowDown"); press(list, "ArrowRight"); press(list, "ArrowRight");
+seen.push(review.querySelector("[role=status]").textContent.replace("\n", " "));
+const sides = document.querySelector("#part-7 .map");
+sides.scrollTo(500, 500);
+const corner = sides.querySelector(".keys").getBoundingClientRect().top - sides.getBoundingClientRect().top;
+seen.push(sides.scrollLeft, Math.abs(corner) < 3, document.documentElement.scrollWidth <= innerWidth);
+document.body.append(Object.assign(document.createElement("pre"), { id: "seen", textContent: seen.join("; ") }));
+</script>
+"##;
+
+fn works(browser: &Path) -> Result<(), Failed> {
+    let html = page()?
+        .to_html()
+        .replace("</body>", &format!("{VISITOR}</body>"));
+    let dom = dom_of(browser, "visited.html", &html)?;
+    let seen = dom
+        .split_once("<pre id=\"seen\">")
+        .ok_or("the visitor wrote nothing")?
+        .1;
+    let seen = seen.split_once("</pre>").ok_or("no end")?.0;
+    // The first head of the encoder.
+    let first = around(12, 12, 0.5, |row| (row as f32 - 1.0).max(0.0), |_, _| true)?;
+    let (second, last) = (first.at(0, 1), first.at(11, 11));
+    let expected = format!(
+        "&lt;s&gt; (1) → 好 (2) {second:.4}; &lt;/s&gt; (12) → &lt;/s&gt; (12) {last:.4}; \
+         &lt;/s&gt; (12) → &lt;/s&gt; (12) {last:.4}; 13; true; 0; 480; true; true; \
+         &lt;wonderful&gt; 0.6250 of sentence 2, which has 0.5200; 500; true; true"
+    );
+    if seen != expected {
+        return Err(format!("the visitor saw\n{seen}\ninstead of\n{expected}").into());
+    }
+    Ok(())
+}
+
+fn draws(browser: &Path) -> Result<(), Failed> {
+    let page = page()?;
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let mut pictures = Vec::new();
+    let heads = [(1, 2, 2), (2, 3, 3), (3, 1, 1)];
+    for (part, layer, head) in heads {
+        if let Part::Heads(maps) = &page.parts[part] {
+            pictures.push(maps.head(layer, head)?);
+        }
+    }
+    if let Part::Alignment(alignment) = &page.parts[4] {
+        pictures.push(alignment.heat());
+    }
+    let mut html = "<!doctype html><meta charset=\"utf-8\"><link rel=\"icon\" href=\"data:,\">\
+                    <style>:root { color-scheme: light dark } body { columns: 2 } svg { max-width: 100% }</style>"
+        .to_owned();
+    for (at, picture) in pictures.iter().enumerate() {
+        for (theme, word) in [(Theme::Light, "light"), (Theme::Dark, "dark")] {
+            let name = format!("heat-{at}-{word}.png");
+            std::fs::write(folder.join(&name), picture.to_png(theme)?)?;
+            html += &format!("<img src=\"{name}\" width=\"240\" alt=\"\">");
+        }
+        html += &picture.to_svg();
+    }
+    html += &curves();
+    let count = pictures.len();
+    // An image that cannot be read has no width.
+    html += "<script>addEventListener('load', () => { document.title = \
+             [...document.images].filter((image) => image.naturalWidth > 90).length })</script>";
+    let dom = dom_of(browser, "pictures.html", &html)?;
+    let drawn = dom.matches("<svg").count();
+    if drawn != count + 2 || !dom.contains(&format!("<title>{}</title>", 2 * count)) {
+        return Err(format!("{drawn} pictures of {} in: {dom}", count + 2).into());
+    }
+    Ok(())
+}
+
+/// A loss on a log axis and an accuracy on a linear one.
+fn curves() -> String {
+    let noise = |step: usize| ((step * 7919 % 101) as f64 / 101.0 - 0.5) * 0.4;
+    let loss = |step: usize| 1.4 + 2.8 * (-(step as f64) / 300.0).exp();
+    let curve = |name: &str, points: Vec<(f64, f64)>| Curve {
+        name: name.to_owned(),
+        points,
+    };
+    let training = (0..2000).map(|step| (step as f64, loss(step) + noise(step) * 0.5));
+    let validation = (0..=2000).step_by(200).skip(1);
+    let losses = Curves {
+        title: "loss, gpt-shakespeare-cpu".to_owned(),
+        scale: Scale::Log,
+        better: Better::Lower,
+        curves: vec![
+            curve("training", training.collect()),
+            curve(
+                "validation",
+                validation
+                    .clone()
+                    .map(|s| (s as f64, loss(s) + 0.08))
+                    .collect(),
+            ),
+        ],
+    };
+    let accuracy = Curves {
+        title: "exact sequences, %".to_owned(),
+        scale: Scale::Linear,
+        better: Better::Higher,
+        curves: vec![curve(
+            "validation",
+            validation
+                .map(|s| (s as f64, 100.0 - 99.0 * (-(s as f64) / 500.0).exp()))
+                .collect(),
+        )],
+    };
+    losses.to_svg() + &accuracy.to_svg()
+}
