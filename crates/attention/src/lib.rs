@@ -1,19 +1,13 @@
-//! Attention mechanisms for Burn, one room each.
+//! Attention mechanisms for Burn.
 //!
-//! | room | what it is |
+//! | module | contents |
 //! |---|---|
-//! | [`mod@additive`] | the first attention: a small network scores query and key; returns its weights |
-//! | [`mod@entropy`] | how spread out attention is, without the matrix; a regulariser |
-//! | [`mod@explain`] | where chosen queries look, for every mechanism |
-//! | [`mod@hard`] | one key alone: the best, or one drawn; returns its weights |
-//! | [`local`] | neighbours of a query's own number, or of a place that is predicted |
-//! | [`multi_head`] | the module: projections around any mechanism, chosen by its word |
-//! | [`mod@multiplicative`] | products through a matrix that is learned |
-//! | [`pattern`] | who may see whom: one vocabulary of masks for every mechanism |
-//! | [`sparse`] | scattered keys brought together: `strided`, `fixed`, `lsh` |
-//! | [`mod@standard`] | softmax attention that holds the whole weight matrix and returns it; the readable reference |
-//! | [`mod@linear`] | products of features instead of a softmax: time and memory grow with the length alone; and `retention`, which forgets |
-//! | [`tiled`] | `flash`: the same result without the matrix, forward and backward |
+//! | [`mechanisms`] | every mechanism: a file or folder each, and the registry |
+//! | [`mod@flash`] | the tiled engine: exact softmax attention without the n x n matrix, forward and backward |
+//! | [`pattern`] | masks and the tile plan: which keys a query may attend to |
+//! | [`module`] | [`MultiHeadAttention`]: projections around any mechanism |
+//! | [`decode`] | incremental decoding: caches and recurrent states |
+//! | [`analysis`] | attention weights of chosen queries, entropy |
 //!
 //! Ops take `[batch, heads, seq, d_head]`, and the same words mean the same
 //! everywhere:
@@ -26,21 +20,15 @@
 //!
 //! No backend is named here: tensors bring their device with them.
 
-pub mod additive;
-mod cache;
+pub mod analysis;
 mod counter;
-mod decode;
+pub mod decode;
 mod dropout;
-pub mod entropy;
-pub mod explain;
 mod finite;
-pub mod hard;
+pub mod flash;
 mod kept;
-pub mod linear;
-pub mod local;
-mod mechanism;
-pub mod multi_head;
-pub mod multiplicative;
+pub mod mechanisms;
+pub mod module;
 mod options;
 pub mod pattern;
 mod positions;
@@ -48,30 +36,27 @@ mod precision;
 mod reference;
 mod seed;
 mod shape;
-pub mod sparse;
-pub mod standard;
-pub mod tiled;
-mod weighing;
 
-pub use additive::additive;
-pub use cache::KvCache;
-pub use decode::{CannotDecode, CannotRewind, DecodeCache};
+pub use analysis::{entropy, entropy_penalty, explain};
+pub use decode::{CannotDecode, CannotRewind, DecodeCache, KvCache};
 pub use dropout::Dropout;
-pub use entropy::{entropy, entropy_penalty};
-pub use explain::explain;
-pub use hard::{Choice, hard};
-pub use linear::{
+pub use flash::{Body, Flashed, flash, flash_with_log_sum_exp, merge, which_body};
+pub use mechanisms::additive::additive;
+pub use mechanisms::hard::{Choice, hard};
+pub use mechanisms::linear::{
     FeatureMap, LinearState, RandomFeatures, RedrawnFeatures, linear, retention, retention_decays,
 };
-pub use local::{local_monotonic, local_predictive};
-pub use mechanism::{
-    LinearFeatures, Mechanism, MechanismConfig, attend, drawn_matrix, drawn_vector, which_body_of,
+pub use mechanisms::local::{local_monotonic, local_predictive};
+pub use mechanisms::multiplicative::multiplicative;
+pub use mechanisms::standard::standard;
+pub use mechanisms::{
+    LinearFeatures, Lsh, Mechanism, MechanismConfig, attend, drawn_matrix, drawn_vector, fixed,
+    lsh, strided, which_body_of,
 };
-pub use multi_head::{
+pub use module::{
     Memory, MultiHeadAttention, MultiHeadAttentionConfig, MultiHeadError, NoEntropy, NoWeights,
     Positions, PytorchWeights, PytorchWeightsError,
 };
-pub use multiplicative::multiplicative;
 pub use options::AttentionOptions;
 pub use pattern::Pattern;
 pub use positions::{alibi_slopes, rotate};
@@ -79,9 +64,6 @@ pub use positions::{alibi_slopes, rotate};
 pub use reference::without_kernels;
 pub use seed::with_seed;
 pub use shape::AttentionShape;
-pub use sparse::{Lsh, fixed, lsh, strided};
-pub use standard::standard;
-pub use tiled::{Body, Flashed, flash, flash_with_log_sum_exp, merge, which_body};
 
 /// The README, whose example is compiled with the tests of the documentation.
 #[cfg(doctest)]

@@ -3,7 +3,7 @@
 
 use burn::tensor::{Bool, Device, Tensor, TensorData};
 use libtest_mimic::{Failed, Trial};
-use zoo_attention::tiled::{by_tiles, recorded};
+use zoo_attention::flash::{by_tiles, recorded};
 use zoo_attention::{
     AttentionOptions, Body, Dropout, Flashed, Mechanism, Pattern, flash_with_log_sum_exp, merge,
     which_body,

@@ -3,7 +3,7 @@
 use burn::module::{Module, Param};
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
-use zoo_attention::standard::Attended;
+use zoo_attention::mechanisms::standard::Attended;
 use zoo_attention::{
     AttentionOptions, Pattern, additive, drawn_matrix, drawn_vector, local_predictive, standard,
 };

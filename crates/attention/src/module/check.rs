@@ -1,0 +1,345 @@
+//! What multi-head attention cannot be made, and why.
+
+use super::{MultiHeadAttentionConfig, Positions};
+use crate::mechanisms::hard::TEMPERATURES;
+use crate::mechanisms::{Mechanism, MechanismConfig};
+
+/// What cannot be made, and why.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MultiHeadError {
+    /// The heads do not divide the model.
+    #[error("d_model = {d_model} must be a multiple of heads = {heads}, or d_head must be given")]
+    Heads {
+        /// Numbers for each place.
+        d_model: usize,
+        /// Query heads.
+        heads: usize,
+    },
+    /// The key and value heads do not divide the query heads.
+    #[error("heads = {heads} must be a multiple of kv_heads = {kv_heads}")]
+    KvHeads {
+        /// Query heads.
+        heads: usize,
+        /// Key and value heads.
+        kv_heads: usize,
+    },
+    /// The mechanism has another number of key and value heads.
+    #[error("kv_heads = {kv_heads} was given to mechanism {mechanism}, which has {own} of them")]
+    KvHeadsOfMechanism {
+        /// Those that were given.
+        kv_heads: usize,
+        /// The mechanism.
+        mechanism: Mechanism,
+        /// Those it has.
+        own: usize,
+    },
+    /// A head of odd size cannot be turned.
+    #[error("rotary positions turn pairs of numbers: d_head = {d_head} must be even")]
+    OddHead {
+        /// Numbers in a head.
+        d_head: usize,
+    },
+    /// There are no keys to be shared.
+    #[error(
+        "mechanism {mechanism} makes a key of each query: kv_heads = {kv_heads} must be \
+         heads = {heads}"
+    )]
+    OwnKeys {
+        /// The mechanism.
+        mechanism: Mechanism,
+        /// Query heads.
+        heads: usize,
+        /// Key and value heads.
+        kv_heads: usize,
+    },
+    /// And of each query, not of anything else.
+    #[error("mechanism {mechanism} makes its keys of its queries: kdim = {kdim} has no use")]
+    NoKeySize {
+        /// The mechanism.
+        mechanism: Mechanism,
+        /// Numbers for each key.
+        kdim: usize,
+    },
+    /// The mechanism sorts places.
+    #[error("mechanism {mechanism} sorts places by their hashes, which {option} cannot follow")]
+    Sorted {
+        /// The mechanism.
+        mechanism: Mechanism,
+        /// What was asked for.
+        option: &'static str,
+    },
+    /// The mechanism has no scores or weights.
+    #[error("mechanism {mechanism} has no scores or weights for {option} to change")]
+    NoScores {
+        /// The mechanism.
+        mechanism: Mechanism,
+        /// What was asked for.
+        option: &'static str,
+    },
+    /// A number is out of range.
+    #[error("{name} must be {allowed}, got {got}")]
+    Range {
+        /// What it is called.
+        name: &'static str,
+        /// What it may be.
+        allowed: &'static str,
+        /// What it is.
+        got: f64,
+    },
+}
+
+impl MultiHeadAttentionConfig {
+    /// Key and value heads and numbers in a head, if everything fits together.
+    pub(super) fn check(&self) -> Result<(usize, usize), MultiHeadError> {
+        let heads = self.heads;
+        let sizes = [("d_model", self.d_model), ("heads", heads)];
+        let own = self.mechanism.kv_heads(heads);
+        let kv_heads = self.kv_heads.or(own).unwrap_or(heads);
+        let others = [
+            ("kv_heads", kv_heads),
+            ("kdim", self.kdim.unwrap_or(self.d_model)),
+            ("vdim", self.vdim.unwrap_or(self.d_model)),
+        ];
+        for (name, size) in sizes.into_iter().chain(others) {
+            range(name, "at least 1", size as f64, size > 0)?;
+        }
+        let d_head = match self.d_head {
+            Some(d_head) => d_head,
+            None if self.d_model.is_multiple_of(heads) => self.d_model / heads,
+            None => {
+                return Err(MultiHeadError::Heads {
+                    d_model: self.d_model,
+                    heads,
+                });
+            }
+        };
+        range("d_head", "at least 1", d_head as f64, d_head > 0)?;
+        if !heads.is_multiple_of(kv_heads) {
+            return Err(MultiHeadError::KvHeads { heads, kv_heads });
+        }
+        if let Some(own) = own.filter(|own| *own != kv_heads) {
+            let mechanism = self.mechanism.mechanism();
+            return Err(MultiHeadError::KvHeadsOfMechanism {
+                kv_heads,
+                mechanism,
+                own,
+            });
+        }
+        if matches!(self.positions, Positions::Rotary { .. }) && !d_head.is_multiple_of(2) {
+            return Err(MultiHeadError::OddHead { d_head });
+        }
+        let dropout = self.dropout;
+        range(
+            "dropout",
+            "at least 0 and below 1",
+            dropout,
+            (0.0..1.0).contains(&dropout),
+        )?;
+        let temperature = self.temperature;
+        let is_fine = (1e-6..=1e6).contains(&temperature);
+        range("temperature", "from 1e-6 to 1e6", temperature, is_fine)?;
+        if let Positions::Rotary { theta } = self.positions {
+            let is_fine = theta > 0.0 && theta.is_finite();
+            range("theta", "a number above 0", theta, is_fine)?;
+        }
+        if let MechanismConfig::Hard { temperature, .. } = self.mechanism {
+            let is_fine = TEMPERATURES.contains(&temperature);
+            let name = "the temperature of hard";
+            range(name, "from 1e-6 to 1e6", temperature, is_fine)?;
+        }
+        for (name, size) in least_sizes(&self.mechanism) {
+            range(name, "at least 1", size as f64, size > 0)?;
+        }
+
+        let mechanism = self.mechanism.mechanism();
+        if self.makes_keys_of_queries() && kv_heads != heads {
+            return Err(MultiHeadError::OwnKeys {
+                mechanism,
+                heads,
+                kv_heads,
+            });
+        }
+        if let Some(kdim) = self.kdim.filter(|_| self.makes_keys_of_queries()) {
+            return Err(MultiHeadError::NoKeySize { mechanism, kdim });
+        }
+        let has_scores = !matches!(
+            mechanism,
+            Mechanism::Linear | Mechanism::Performer | Mechanism::Retention
+        );
+        for (option, is_asked_for) in [
+            ("dropout", dropout > 0.0),
+            ("ALiBi", self.positions == Positions::Alibi),
+            // Random features stand for scores, and are made of them.
+            (
+                "temperature",
+                temperature != 1.0 && mechanism != Mechanism::Performer,
+            ),
+        ] {
+            if is_asked_for && !has_scores {
+                return Err(MultiHeadError::NoScores { mechanism, option });
+            }
+            if is_asked_for && mechanism == Mechanism::Lsh && option != "temperature" {
+                return Err(MultiHeadError::Sorted { mechanism, option });
+            }
+        }
+        Ok((kv_heads, d_head))
+    }
+}
+
+/// The sizes of a mechanism that may not be zero.
+fn least_sizes(mechanism: &MechanismConfig) -> Vec<(&'static str, usize)> {
+    match *mechanism {
+        MechanismConfig::Block { size } => vec![("size", size)],
+        MechanismConfig::Strided {
+            stride: Some(stride),
+        } => vec![("stride", stride)],
+        MechanismConfig::LocalP { window } => vec![("window", window)],
+        MechanismConfig::BigBird { block, .. }
+        | MechanismConfig::Fixed {
+            block: Some(block), ..
+        } => vec![("block", block)],
+        MechanismConfig::Lsh { bucket, rounds, .. } => {
+            vec![("bucket", bucket), ("rounds", rounds)]
+        }
+        MechanismConfig::Performer { features, .. } => vec![("features", features)],
+        _ => vec![],
+    }
+}
+
+fn range(
+    name: &'static str,
+    allowed: &'static str,
+    got: f64,
+    is_fine: bool,
+) -> Result<(), MultiHeadError> {
+    if is_fine {
+        Ok(())
+    } else {
+        Err(MultiHeadError::Range { name, allowed, got })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(config: MultiHeadAttentionConfig, message: &str) {
+        let error = config.check().expect_err(message);
+        assert_eq!(error.to_string(), message);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named_with_both_values() {
+        let new = MultiHeadAttentionConfig::new;
+        refused(
+            new(10, 3),
+            "d_model = 10 must be a multiple of heads = 3, or d_head must be given",
+        );
+        refused(
+            new(16, 8).with_kv_heads(Some(3)),
+            "heads = 8 must be a multiple of kv_heads = 3",
+        );
+        refused(
+            new(12, 4).with_positions(Positions::Rotary { theta: 1e4 }),
+            "rotary positions turn pairs of numbers: d_head = 3 must be even",
+        );
+        refused(
+            new(8, 2)
+                .with_mechanism(Mechanism::Linear.into())
+                .with_dropout(0.1),
+            "mechanism linear has no scores or weights for dropout to change",
+        );
+        refused(
+            new(8, 2).with_dropout(1.0),
+            "dropout must be at least 0 and below 1, got 1",
+        );
+        refused(
+            new(8, 2).with_temperature(0.0),
+            "temperature must be from 1e-6 to 1e6, got 0",
+        );
+        refused(
+            new(8, 2).with_positions(Positions::Rotary { theta: -1.0 }),
+            "theta must be a number above 0, got -1",
+        );
+        refused(
+            new(8, 2).with_mechanism(MechanismConfig::Block { size: 0 }),
+            "size must be at least 1, got 0",
+        );
+        refused(
+            new(8, 2).with_mechanism(MechanismConfig::LocalP { window: 0 }),
+            "window must be at least 1, got 0",
+        );
+        refused(
+            new(8, 2).with_mechanism(MechanismConfig::Fixed {
+                block: Some(0),
+                summary: 1,
+            }),
+            "block must be at least 1, got 0",
+        );
+        refused(
+            new(8, 2).with_mechanism(MechanismConfig::Hard {
+                temperature: 0.0,
+                seed: 0,
+            }),
+            "the temperature of hard must be from 1e-6 to 1e6, got 0",
+        );
+        refused(
+            new(8, 2)
+                .with_mechanism(Mechanism::Retention.into())
+                .with_temperature(2.0),
+            "mechanism retention has no scores or weights for temperature to change",
+        );
+        refused(
+            new(16, 8)
+                .with_mechanism(Mechanism::MultiQuery.into())
+                .with_kv_heads(Some(2)),
+            "kv_heads = 2 was given to mechanism multi-query, which has 1 of them",
+        );
+        refused(
+            new(8, 2)
+                .with_mechanism(Mechanism::Lsh.into())
+                .with_kdim(Some(4)),
+            "mechanism lsh makes its keys of its queries: kdim = 4 has no use",
+        );
+        refused(new(8, 0), "heads must be at least 1, got 0");
+        let lsh = |heads| new(8, heads).with_mechanism(Mechanism::Lsh.into());
+        refused(
+            lsh(4).with_kv_heads(Some(2)),
+            "mechanism lsh makes a key of each query: kv_heads = 2 must be heads = 4",
+        );
+        refused(
+            lsh(2).with_positions(Positions::Alibi),
+            "mechanism lsh sorts places by their hashes, which ALiBi cannot follow",
+        );
+        refused(
+            lsh(2).with_dropout(0.1),
+            "mechanism lsh sorts places by their hashes, which dropout cannot follow",
+        );
+        let none = MechanismConfig::Lsh {
+            bucket: 8,
+            rounds: 0,
+            seed: 0,
+        };
+        refused(
+            new(8, 2).with_mechanism(none),
+            "rounds must be at least 1, got 0",
+        );
+    }
+
+    #[test]
+    fn a_mechanism_may_say_how_many_heads_share_keys() {
+        let of = |mechanism: Mechanism| {
+            let config = MultiHeadAttentionConfig::new(16, 8).with_mechanism(mechanism.into());
+            config.check()
+        };
+        assert_eq!(of(Mechanism::MultiQuery), Ok((1, 2)));
+        assert_eq!(of(Mechanism::GroupedQuery), Ok((2, 2)));
+    }
+
+    #[test]
+    fn a_head_may_have_a_size_of_its_own() {
+        let config = MultiHeadAttentionConfig::new(10, 3).with_d_head(Some(4));
+        assert_eq!(config.check(), Ok((3, 4)));
+    }
+}

@@ -1,0 +1,148 @@
+//! Where a layer looks, and how spread out that is.
+
+use burn::tensor::Tensor;
+
+use super::MultiHeadAttention;
+use crate::analysis::entropy::Entropies;
+use crate::analysis::explain::explain_by;
+use crate::analysis::weighing::Weighing;
+use crate::mechanisms::Mechanism;
+use crate::{AttentionOptions, AttentionShape, Choice, Pattern};
+
+/// What was asked for cannot be had: the mechanism's weights are no shares of a whole.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("mechanism {mechanism} has no entropy: what it multiplies values by does not sum to one")]
+pub struct NoEntropy {
+    /// The mechanism.
+    pub mechanism: Mechanism,
+}
+
+impl MultiHeadAttention {
+    /// Where the queries `rows` look, whatever the mechanism: see [`explain`](crate::explain()).
+    ///
+    /// # Shapes
+    ///
+    /// - query: `[batch, seq_q, d_model]`
+    /// - key: `[batch, seq_k, kdim]`
+    /// - rows: any of the queries, from `0` to `seq_q - 1`, in any order
+    /// - result: `[batch, heads, rows, seq_k]`
+    ///
+    /// # Panics
+    ///
+    /// As [`forward`](Self::forward); if a row is no query, or there are none.
+    pub fn explain(
+        &self,
+        query: Tensor<3>,
+        key: Tensor<3>,
+        pattern: Pattern,
+        rows: &[usize],
+    ) -> Tensor<4> {
+        let (query, key, weighing, options) = self.looking(query, key, pattern);
+        explain_by(&weighing, query, key, &options, rows)
+    }
+
+    /// How spread out each head looks: the mean [`entropy`](crate::entropy()) of the queries
+    /// that see anything, in `f32`, with a gradient.
+    ///
+    /// Memory grows with the length alone, but for `additive`, `hard`, `lsh`, `linear` and
+    /// `performer`, and with ALiBi: there the weights are held.
+    ///
+    /// # Shapes
+    ///
+    /// - query: `[batch, seq_q, d_model]`
+    /// - key: `[batch, seq_k, kdim]`
+    /// - result: `[batch, heads]`
+    ///
+    /// # Errors
+    ///
+    /// [`NoEntropy`] for `retention` and `local-p`.
+    ///
+    /// # Panics
+    ///
+    /// As [`forward`](Self::forward).
+    pub fn head_entropy(
+        &self,
+        query: Tensor<3>,
+        key: Tensor<3>,
+        pattern: Pattern,
+    ) -> Result<Tensor<2>, NoEntropy> {
+        Ok(self.entropies(query, key, pattern)?.of_heads())
+    }
+
+    /// The mean entropy of all queries that see anything, to be added to a loss: a
+    /// regulariser that needs no labels.
+    ///
+    /// Times a positive coefficient it sharpens attention, times a negative one it spreads
+    /// it out. Memory is that of [`head_entropy`](Self::head_entropy).
+    ///
+    /// # Shapes
+    ///
+    /// - query: `[batch, seq_q, d_model]`
+    /// - key: `[batch, seq_k, kdim]`
+    /// - result: `[1]`
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Panics
+    ///
+    /// As there.
+    pub fn entropy_penalty(
+        &self,
+        query: Tensor<3>,
+        key: Tensor<3>,
+        pattern: Pattern,
+    ) -> Result<Tensor<1>, NoEntropy> {
+        Ok(self.entropies(query, key, pattern)?.mean())
+    }
+
+    fn entropies(
+        &self,
+        query: Tensor<3>,
+        key: Tensor<3>,
+        pattern: Pattern,
+    ) -> Result<Entropies, NoEntropy> {
+        let (query, key, weighing, options) = self.looking(query, key, pattern);
+        Entropies::of(&weighing, query, key, &options).ok_or_else(|| NoEntropy {
+            mechanism: self.mechanism.mechanism(),
+        })
+    }
+
+    /// Queries and keys by head, and how this layer weighs them.
+    fn looking(
+        &self,
+        query: Tensor<3>,
+        key: Tensor<3>,
+        pattern: Pattern,
+    ) -> (Tensor<4>, Tensor<4>, Weighing, AttentionOptions) {
+        // The last query is level with the last key.
+        let first = key.dims()[1] as i64 - query.dims()[1] as i64;
+        let query = self.queries(query, first);
+        let key = match &self.key {
+            Some(_) => self.keys(key, 0),
+            None => query.clone(),
+        };
+        // Nothing is dropped where one looks.
+        let options = AttentionOptions {
+            dropout: None,
+            ..self.options(&query, pattern)
+        };
+        let shape = AttentionShape::of("multi-head attention", &query, &key, &key);
+        let (weighing, options) = Weighing::of(&self.mechanism, &query, &shape, &options);
+        let weighing = match (weighing, &self.vector, &self.matrix, &self.features) {
+            (Weighing::Predicted(_, window), Some(vector), Some(matrix), _) => {
+                Weighing::Predicted(Box::new((vector.val(), matrix.val())), window)
+            }
+            (Weighing::Additive(_), Some(vector), ..) => Weighing::Additive(vector.val()),
+            (Weighing::Multiplicative(_), _, Some(matrix), _) => {
+                Weighing::Multiplicative(matrix.val())
+            }
+            (Weighing::Features(_), .., Some(drawn)) => Weighing::Features(drawn.features()),
+            // Looked at, it takes the best.
+            (Weighing::Hard(_), ..) => Weighing::Hard(Choice::Best),
+            (weighing, ..) => weighing,
+        };
+        (query, key, weighing, options)
+    }
+}
