@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use zoo_attention::pattern::BigBird;
+use zoo_attention::mechanisms::BigBird;
 use zoo_attention::{AttentionShape, Pattern};
 
 const LENGTH: usize = 2048;
@@ -52,7 +52,7 @@ fn patterns() -> Vec<(&'static str, Pattern)> {
         ),
         ("block", Pattern::Block { size: 256 }),
         ("longformer", Pattern::longformer(128, [0, 1, 1024])),
-        ("big-bird", BigBird::default().pattern(LENGTH)),
+        ("big-bird", Pattern::big_bird(&BigBird::default(), LENGTH)),
         ("sparse-transformer", Pattern::sparse_transformer(128)),
         ("fixed", Pattern::fixed(128, 8).and(Pattern::Causal)),
         ("prefix", Pattern::prefix([512])),

@@ -143,7 +143,7 @@ impl Decoding {
     fn new(mechanism: &MechanismConfig, tensors: Tensors) -> Self {
         let [_, _, places, _] = tensors.key.dims();
         let cut = |tensor: &Tensor<4>, places: Range<usize>| tensor.clone().slice_dim(2, places);
-        let mut cache = DecodeCache::new(mechanism.clone(), places)
+        let mut cache = DecodeCache::new(*mechanism, places)
             .unwrap_or_else(|error| panic!("such a case is not planned: {error}"));
         let [before, last] = [0..places - 1, places - 1..places]
             .map(|range| [&tensors.key, &tensors.value].map(|tensor| cut(tensor, range.clone())));

@@ -47,7 +47,7 @@ fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
         let config = config.with_cross_mechanism(mechanism.into());
         let answer = match config.check() {
             Ok(()) => "can".to_owned(),
-            Err(ModelError::Mechanism { why, .. }) => format!("cannot: {why}"),
+            Err(ModelError::Mechanism { reason, .. }) => format!("cannot: {reason}"),
             Err(other) => return Err(other.into()),
         };
         println!("{:18}{answer}", mechanism.word());

@@ -6,6 +6,7 @@
 
 use std::error::Error;
 use std::process::ExitCode;
+use zoo_attention::mechanisms::SlidingWindow;
 
 use burn::tensor::{Distribution, Tensor};
 use zoo_attention::{Mechanism, MechanismConfig, MultiHeadAttentionConfig, Pattern, Positions};
@@ -32,7 +33,7 @@ fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
     println!("mechanism         and all at once      causal       full");
     let mechanisms: [MechanismConfig; 4] = [
         Mechanism::Flash.into(),
-        MechanismConfig::SlidingWindow { window: 5 },
+        MechanismConfig::SlidingWindow(SlidingWindow { window: 5 }),
         Mechanism::Linear.into(),
         Mechanism::Performer.into(),
     ];

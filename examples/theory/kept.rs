@@ -6,6 +6,7 @@
 
 use std::error::Error;
 use std::process::ExitCode;
+use zoo_attention::mechanisms::{Fixed, LocalM, SlidingWindow, Strided};
 
 use burn::tensor::{Distribution, Tensor};
 use zoo_attention::{AttentionOptions, DecodeCache, Mechanism, MechanismConfig};
@@ -40,12 +41,15 @@ fn sizes(mechanism: Mechanism) -> Vec<(String, MechanismConfig)> {
     let window = format!("{word}, window {WINDOW}");
     match mechanism {
         Mechanism::SlidingWindow => {
-            vec![(window, MechanismConfig::SlidingWindow { window: WINDOW })]
+            vec![(
+                window,
+                MechanismConfig::SlidingWindow(SlidingWindow { window: WINDOW }),
+            )]
         }
-        Mechanism::LocalM => vec![(window, MechanismConfig::LocalM { window: WINDOW })],
+        Mechanism::LocalM => vec![(window, MechanismConfig::LocalM(LocalM { window: WINDOW }))],
         Mechanism::Strided => {
             let stride = Some(WINDOW);
-            let own = MechanismConfig::Strided { stride };
+            let own = MechanismConfig::Strided(Strided { stride });
             vec![
                 (format!("{word}, stride {WINDOW}"), own),
                 (format!("{word}, stride sqrt(n)"), mechanism.into()),
@@ -53,7 +57,7 @@ fn sizes(mechanism: Mechanism) -> Vec<(String, MechanismConfig)> {
         }
         Mechanism::Fixed => {
             let (block, summary) = (Some(WINDOW), 1);
-            let own = MechanismConfig::Fixed { block, summary };
+            let own = MechanismConfig::Fixed(Fixed { block, summary });
             vec![
                 (format!("{word}, block {WINDOW}"), own),
                 (format!("{word}, block sqrt(n)"), mechanism.into()),

@@ -5,8 +5,8 @@
 //! ```
 
 use std::error::Error;
-use std::num::NonZeroUsize;
 use std::process::ExitCode;
+use zoo_attention::mechanisms::Performer;
 
 use burn::tensor::{Device, Distribution, Tensor};
 use zoo_attention::{Mechanism, MechanismConfig, MultiHeadAttentionConfig, Pattern};
@@ -23,11 +23,11 @@ fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
     let plain = &opened.device;
     let learning = &plain.clone().autodiff();
     let config = MultiHeadAttentionConfig::new(D_MODEL, 4);
-    let redrawn = MechanismConfig::Performer {
+    let redrawn = MechanismConfig::Performer(Performer {
         features: 32,
         seed: 0,
-        redraw: NonZeroUsize::new(1),
-    };
+        redraw: Some(1),
+    });
 
     println!("                              two passes differ by, on a device");
     println!("                              that takes gradients    that does not");

@@ -8,6 +8,7 @@ use zoo_bench_core::model::{Setup, Shape};
 use zoo_bench_core::record::Counted;
 use zoo_models::generate::{GenerateConfig, generate};
 use zoo_models::{AlignmentConfig, Seq2Seq, Seq2SeqConfig, Tokens};
+use zoo_spec::{LocalM, LocalP};
 use zoo_spec::{Mechanism, MechanismConfig};
 
 use super::Specimen;
@@ -87,11 +88,11 @@ impl Specimen for Pairs {
 /// What the model calls a mechanism.
 fn alignment(attention: Mechanism) -> Result<AlignmentConfig> {
     Ok(match attention.into() {
-        MechanismConfig::Additive => AlignmentConfig::Additive,
-        MechanismConfig::Dot => AlignmentConfig::Dot,
-        MechanismConfig::Multiplicative => AlignmentConfig::General,
-        MechanismConfig::LocalM { window } => AlignmentConfig::LocalM { window },
-        MechanismConfig::LocalP { window } => AlignmentConfig::LocalP { window },
+        MechanismConfig::Additive(_) => AlignmentConfig::Additive,
+        MechanismConfig::Dot(_) => AlignmentConfig::Dot,
+        MechanismConfig::Multiplicative(_) => AlignmentConfig::General,
+        MechanismConfig::LocalM(LocalM { window }) => AlignmentConfig::LocalM { window },
+        MechanismConfig::LocalP(LocalP { window }) => AlignmentConfig::LocalP { window },
         _ => bail!("a seq2seq model has no {attention} attention"),
     })
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`mechanisms`] | every mechanism: a file or folder each, and the registry |
 //! | [`mod@flash`] | the tiled engine: exact softmax attention without the n x n matrix, forward and backward |
+//! | [`scan`] | the engine of linear attention: chunked recurrences |
 //! | [`pattern`] | masks and the tile plan: which keys a query may attend to |
 //! | [`module`] | [`MultiHeadAttention`]: projections around any mechanism |
 //! | [`decode`] | incremental decoding: caches and recurrent states |
@@ -34,6 +35,7 @@ pub mod pattern;
 mod positions;
 mod precision;
 mod reference;
+pub mod scan;
 mod seed;
 mod shape;
 
@@ -43,15 +45,16 @@ pub use dropout::Dropout;
 pub use flash::{Body, Flashed, flash, flash_with_log_sum_exp, merge, which_body};
 pub use mechanisms::additive::additive;
 pub use mechanisms::hard::{Choice, hard};
-pub use mechanisms::linear::{
-    FeatureMap, LinearState, RandomFeatures, RedrawnFeatures, linear, retention, retention_decays,
-};
-pub use mechanisms::local::{local_monotonic, local_predictive};
+pub use mechanisms::linear::linear;
+pub use mechanisms::local_m::local_monotonic;
+pub use mechanisms::local_p::local_predictive;
 pub use mechanisms::multiplicative::multiplicative;
+pub use mechanisms::performer::RedrawnFeatures;
+pub use mechanisms::retention::{retention, retention_decays};
 pub use mechanisms::standard::standard;
 pub use mechanisms::{
-    LinearFeatures, Lsh, Mechanism, MechanismConfig, attend, drawn_matrix, drawn_vector, fixed,
-    lsh, strided, which_body_of,
+    Hashing, LinearFeatures, Lsh, Mechanism, MechanismConfig, MechanismParams, attend,
+    drawn_matrix, drawn_vector, fixed, lsh, strided, which_body_of,
 };
 pub use module::{
     Memory, MultiHeadAttention, MultiHeadAttentionConfig, MultiHeadError, NoEntropy, NoWeights,
@@ -62,6 +65,7 @@ pub use pattern::Pattern;
 pub use positions::{alibi_slopes, rotate};
 #[doc(hidden)]
 pub use reference::without_kernels;
+pub use scan::{FeatureMap, LinearState, RandomFeatures};
 pub use seed::with_seed;
 pub use shape::AttentionShape;
 

@@ -244,10 +244,10 @@ impl Case {
             Task::Matmul { .. } => "a matmul has a forward pass alone",
             Task::Model { setup, attention } => return setup.refuses(*attention, self.pass),
             Task::Attention { mechanism, problem } => {
-                let can_decode = MechanismConfig::from(*mechanism).can_decode();
+                let decoding = MechanismConfig::from(*mechanism).capabilities().decoding;
                 match (self.pass, given_to(problem, *mechanism)) {
                     (Pass::Generate, _) => "models alone generate",
-                    (Pass::Decode, _) if !can_decode => {
+                    (Pass::Decode, _) if decoding.is_err() => {
                         "it has no incremental decoding: what a position sees depends on how many \
                          there will be"
                     }

@@ -1,6 +1,7 @@
 //! Files that are written read back, and files that are shipped are right.
 
 use std::path::{Path, PathBuf};
+use zoo_spec::Mechanism;
 
 use zoo_config::{Config, DOCS_PATH, Model, Override, TEMPLATES, docs, template};
 
@@ -307,7 +308,7 @@ fn the_classifiers_differ_in_their_attention_alone() {
             panic!("{mechanism} is a classifier");
         };
         assert_eq!(model.attention.mechanism().word(), mechanism);
-        model.attention = zoo_spec::MechanismConfig::Flash;
+        model.attention = zoo_spec::MechanismConfig::from(Mechanism::Flash);
         config
     };
     let standard = read("standard");

@@ -266,28 +266,28 @@ fn keys_must_fit_each_other() {
         ),
         (
             "encoder_attention = \"retention\"",
-            "6:21: model.encoder_attention: retention cannot be used there: what it forgets is \
-             behind, and an encoder looks ahead, too",
+            "6:21: model.encoder_attention: retention cannot be used for bidirectional \
+             attention: it is causal",
         ),
         (
             "cross_attention = \"local\"",
-            "6:19: model.cross_attention: sliding-window cannot be used there: it sees by places of \
-             one sequence, and there are two",
+            "6:19: model.cross_attention: sliding-window cannot be used for cross-attention: its \
+             pattern is defined on a single sequence, and cross-attention has two",
         ),
         (
             "decoder_attention = \"strided\"",
-            "6:21: model.decoder_attention: strided without a stride cannot go place by place, and \
-             so a translation cannot be written",
+            "6:21: model.decoder_attention: strided cannot decode token by token: without \
+             `stride`, it is sqrt(seq_k), which grows while decoding",
         ),
         (
             "attention_dropout = 0.1\nencoder_attention = \"linear\"",
-            "6:21: model.attention_dropout: attention_dropout cannot be used with \
-             model.encoder_attention = linear, which has no scores or weights for it to change",
+            "6:21: model.attention_dropout: attention_dropout is not supported by \
+             model.encoder_attention = linear: it computes no scores or weights",
         ),
         (
             "positions = \"alibi\"\nencoder_attention = \"lsh\"",
-            "6:13: model.positions: alibi cannot be used with model.encoder_attention = lsh, which \
-             sorts places by their hashes, which it cannot follow",
+            "6:13: model.positions: alibi is not supported by model.encoder_attention = lsh: it \
+             sorts positions by their hashes",
         ),
         (
             "kv_heads = 2\nencoder_attention = \"multi-query\"",
@@ -458,8 +458,8 @@ fn data_must_fit_itself_and_the_model() {
     of(
         "kind = \"plain\"\ntrain = \"a\"",
         "kind = \"gpt\"\nattention = \"bigbird\"",
-        "a.toml:6:13: model.attention: bigbird cannot go place by place, and so there are no \
-         samples: write validation.samples = 0",
+        "a.toml:6:13: model.attention: bigbird cannot decode token by token: its global blocks at the end \
+         depend on the final length; write validation.samples = 0 to train it without samples",
     );
     of(
         "kind = \"dates\"",

@@ -2,8 +2,8 @@
 
 use burn::tensor::{DType, Device, Tensor, TensorData, s};
 use zoo_attention::{
-    Body, Lsh, Mechanism, MechanismConfig, RandomFeatures, drawn_matrix, drawn_vector, flash,
-    which_body,
+    Body, Hashing, Lsh, Mechanism, MechanismConfig, RandomFeatures, drawn_matrix, drawn_vector,
+    flash, which_body,
 };
 use zoo_oracle::{Formula, Mismatch, Parameter, Precision, Problem, Tolerance, solve_for};
 

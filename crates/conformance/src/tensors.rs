@@ -93,7 +93,7 @@ impl Tensors {
         let Self {
             query, key, value, ..
         } = self.clone();
-        attend(mechanism.clone(), query, key, value, &self.options)
+        attend(*mechanism, query, key, value, &self.options)
     }
 
     /// The result of a mechanism, and the gradients of `Σ upstream · result`.

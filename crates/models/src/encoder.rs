@@ -7,6 +7,7 @@ use burn::config::Config;
 use burn::module::Module;
 use burn::nn::{Initializer, LayerNorm};
 use burn::tensor::{Device, Tensor};
+use zoo_attention::mechanisms::Mechanism;
 use zoo_attention::{MechanismConfig, Pattern};
 use zoo_fused::layer_norm;
 
@@ -38,7 +39,7 @@ pub struct TransformerEncoderConfig {
     /// head.
     pub kv_heads: Option<usize>,
     /// How places attend to each other. Default: flash.
-    #[config(default = "MechanismConfig::Flash")]
+    #[config(default = "MechanismConfig::from(Mechanism::Flash)")]
     pub mechanism: MechanismConfig,
     /// Where layers normalise. Default: after each part.
     #[config(default = "Norm::Post")]

@@ -32,15 +32,17 @@ pub enum ModelError {
         /// Why.
         source: CannotDecode,
     },
-    /// An attention that has no use in its place.
-    #[error("{field} = {mechanism} cannot be used there: {why}")]
+    /// A mechanism does not support what the model uses it for.
+    #[error("{field} = {mechanism} cannot be used for {what}: {reason}")]
     Mechanism {
-        /// Which of the model's.
+        /// The field of the config.
         field: &'static str,
-        /// What it was to be.
+        /// The mechanism.
         mechanism: Mechanism,
+        /// What it was to be used for.
+        what: &'static str,
         /// Why it cannot.
-        why: &'static str,
+        reason: &'static str,
     },
     /// A token is outside of the vocabulary.
     #[error(

@@ -1,75 +1,17 @@
-//! What the test suites need to know of each mechanism: sizes at which a short sequence shows
-//! what sets it apart from full attention, and the inputs that it refuses.
-//!
-//! No match here has a wildcard: a new mechanism does not compile until it is described.
+//! A short problem for each mechanism, and the inputs that not every mechanism accepts.
 
-use zoo_spec::{LinearFeatures, Mechanism, MechanismConfig};
+use zoo_spec::{KvHeads, Mechanism, MechanismConfig, Padding};
 
 use crate::mask::Mask;
-use crate::mechanism::kv_heads_of;
+use crate::mechanisms::kv_heads_of;
 use crate::problem::Problem;
 
-/// Positions at which every mechanism of [`small_for_tests`] differs from full attention,
-/// causal or not.
+/// Positions at which every mechanism at its small sizes differs from full attention, causal or
+/// not.
 pub const SMALL_SEQUENCE: usize = 9;
 
 /// Query heads at which it does.
 pub const SMALL_HEADS: usize = 4;
-
-/// A mechanism at sizes that do not depend on the length of the sequence, where they can be
-/// given, and at which [`SMALL_SEQUENCE`] positions and [`SMALL_HEADS`] heads are enough for it
-/// to differ from full attention. The usual sizes see everything in so short a sequence.
-pub fn small_for_tests(mechanism: Mechanism) -> MechanismConfig {
-    match mechanism {
-        Mechanism::Standard => MechanismConfig::Standard,
-        Mechanism::Flash => MechanismConfig::Flash,
-        Mechanism::MultiQuery => MechanismConfig::MultiQuery,
-        Mechanism::GroupedQuery => MechanismConfig::GroupedQuery { kv_heads: Some(2) },
-        Mechanism::Dot => MechanismConfig::Dot,
-        Mechanism::Multiplicative => MechanismConfig::Multiplicative,
-        Mechanism::Additive => MechanismConfig::Additive,
-        Mechanism::Hard => MechanismConfig::Hard {
-            temperature: 0.7,
-            seed: 5,
-        },
-        Mechanism::SlidingWindow => MechanismConfig::SlidingWindow { window: 2 },
-        Mechanism::LocalM => MechanismConfig::LocalM { window: 3 },
-        Mechanism::LocalP => MechanismConfig::LocalP { window: 2 },
-        Mechanism::Block => MechanismConfig::Block { size: 3 },
-        Mechanism::Strided => MechanismConfig::Strided { stride: Some(3) },
-        Mechanism::Fixed => MechanismConfig::Fixed {
-            block: Some(3),
-            summary: 1,
-        },
-        Mechanism::Longformer => MechanismConfig::Longformer {
-            window: 1,
-            global: 1,
-        },
-        // Five blocks in nine positions: the three inner ones see two of each other, their own
-        // and a random one.
-        Mechanism::BigBird => MechanismConfig::BigBird {
-            block: 2,
-            neighbours: 0,
-            global: 1,
-            random: 1,
-            seed: 5,
-        },
-        Mechanism::Lsh => MechanismConfig::Lsh {
-            bucket: 2,
-            rounds: 2,
-            seed: 1,
-        },
-        Mechanism::Linear => MechanismConfig::Linear {
-            features: LinearFeatures::Elu1,
-        },
-        Mechanism::Performer => MechanismConfig::Performer {
-            features: 16,
-            seed: 3,
-            redraw: None,
-        },
-        Mechanism::Retention => MechanismConfig::Retention { group_norm: false },
-    }
-}
 
 impl Problem {
     /// A causal problem of [`SMALL_SEQUENCE`] positions and [`SMALL_HEADS`] query heads, with
@@ -84,74 +26,17 @@ impl Problem {
     }
 }
 
-/// What sets a mechanism apart from full softmax attention over the same queries, keys and
-/// values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Difference {
-    /// Nothing: it is full attention.
-    None,
-    /// Query heads share key and value heads.
-    SharedHeads,
-    /// It hides keys that the mask shows.
-    HiddenKeys,
-    /// It weights the same keys differently.
-    Weights,
+/// A mechanism at its small sizes.
+pub fn small_for_tests(mechanism: Mechanism) -> MechanismConfig {
+    mechanism.small_for_tests()
 }
 
-impl Difference {
-    /// That of a mechanism.
-    pub fn of(mechanism: Mechanism) -> Self {
-        match mechanism {
-            Mechanism::Standard | Mechanism::Flash => Self::None,
-            Mechanism::MultiQuery | Mechanism::GroupedQuery => Self::SharedHeads,
-            Mechanism::SlidingWindow
-            | Mechanism::LocalM
-            | Mechanism::LocalP
-            | Mechanism::Block
-            | Mechanism::Strided
-            | Mechanism::Fixed
-            | Mechanism::Longformer
-            | Mechanism::BigBird
-            | Mechanism::Lsh => Self::HiddenKeys,
-            Mechanism::Dot
-            | Mechanism::Multiplicative
-            | Mechanism::Additive
-            | Mechanism::Hard
-            | Mechanism::Linear
-            | Mechanism::Performer
-            | Mechanism::Retention => Self::Weights,
-        }
-    }
-}
-
-/// Why padding at the end of a sequence changes what a mechanism gives for the positions before
-/// it, although key lengths hide it; `None` if it does not, as for most. Models give these
-/// mechanisms rows of one length at a time.
-pub fn padding_reaches(config: &MechanismConfig) -> Option<&'static str> {
-    match config {
-        MechanismConfig::Strided { stride: None } | MechanismConfig::Fixed { block: None, .. } => {
-            Some("its size is the root of the number of keys, padding included")
-        }
-        MechanismConfig::BigBird { .. } => Some("the last blocks, which all see, are padding"),
-        MechanismConfig::Lsh { .. } => Some("padding is hashed and sorted among the others"),
-        MechanismConfig::Standard
-        | MechanismConfig::Flash
-        | MechanismConfig::MultiQuery
-        | MechanismConfig::GroupedQuery { .. }
-        | MechanismConfig::Dot
-        | MechanismConfig::Multiplicative
-        | MechanismConfig::Additive
-        | MechanismConfig::Hard { .. }
-        | MechanismConfig::SlidingWindow { .. }
-        | MechanismConfig::LocalM { .. }
-        | MechanismConfig::LocalP { .. }
-        | MechanismConfig::Block { .. }
-        | MechanismConfig::Strided { stride: Some(_) }
-        | MechanismConfig::Fixed { block: Some(_), .. }
-        | MechanismConfig::Longformer { .. }
-        | MechanismConfig::Linear { .. }
-        | MechanismConfig::Performer { .. }
-        | MechanismConfig::Retention { .. } => None,
+/// Why padding at the end of a sequence changes what a mechanism computes for the positions before
+/// it, although key lengths hide it; `None` if it does not.
+pub fn padding_reaches(mechanism: &MechanismConfig) -> Option<&'static str> {
+    match mechanism.capabilities().padding {
+        Padding::ChangesResult(reason) => Some(reason),
+        Padding::Masked | Padding::NeedsKeyLengths => None,
     }
 }
 
@@ -233,51 +118,22 @@ impl Input {
         }
     }
 
-    /// Why a mechanism refuses this kind of input, in the words of its error; `None` if it
-    /// accepts it.
+    /// Why a mechanism refuses this kind of input, part of its error; `None` if it accepts it.
     pub fn refused_by(self, mechanism: Mechanism) -> Option<&'static str> {
-        match mechanism {
-            Mechanism::Standard
-            | Mechanism::Flash
-            | Mechanism::MultiQuery
-            | Mechanism::GroupedQuery
-            | Mechanism::Dot
-            | Mechanism::Multiplicative
-            | Mechanism::Additive
-            | Mechanism::Hard
-            | Mechanism::SlidingWindow
-            | Mechanism::LocalM
-            | Mechanism::LocalP
-            | Mechanism::Block
-            | Mechanism::Strided
-            | Mechanism::Fixed
-            | Mechanism::Longformer
-            | Mechanism::BigBird => None,
-            Mechanism::Lsh => match self {
-                Self::Alibi => Some("sorted by their hashes, which ALiBi cannot follow"),
-                Self::Bias => Some("sorted by their hashes, which a bias cannot follow"),
-                Self::Dropout => Some("sorted by their hashes, which dropout cannot follow"),
-                Self::OtherLength | Self::SharedHeads => Some("keys are made of the queries"),
-                Self::Softcap | Self::DenseMask | Self::NotCausal => None,
+        let capabilities = mechanism.small_for_tests().capabilities();
+        let support = match self {
+            Self::Softcap => capabilities.options.softcap,
+            Self::Alibi => capabilities.options.alibi,
+            Self::Bias => capabilities.options.bias,
+            Self::Dropout => capabilities.options.dropout,
+            Self::DenseMask => capabilities.options.dense_mask,
+            Self::NotCausal => capabilities.bidirectional,
+            Self::OtherLength | Self::SharedHeads => match capabilities.kv_heads {
+                KvHeads::FromQueries => Err("keys are made of the queries"),
+                KvHeads::Any | KvHeads::Exactly(_) | KvHeads::Quarter => Ok(()),
             },
-            Mechanism::Linear | Mechanism::Performer => self.refused_without_scores(),
-            Mechanism::Retention => match self {
-                Self::NotCausal => Some("the pattern must be causal"),
-                _ => self.refused_without_scores(),
-            },
-        }
-    }
-
-    /// Why a mechanism that computes no scores refuses it.
-    fn refused_without_scores(self) -> Option<&'static str> {
-        match self {
-            Self::Softcap => Some("no scores or weights for a softcap to change"),
-            Self::Alibi => Some("no scores or weights for a ALiBi to change"),
-            Self::Bias => Some("no scores or weights for a bias to change"),
-            Self::Dropout => Some("no scores or weights for a dropout to change"),
-            Self::DenseMask => Some("got a dense mask"),
-            Self::NotCausal | Self::OtherLength | Self::SharedHeads => None,
-        }
+        };
+        support.err()
     }
 }
 
@@ -290,7 +146,7 @@ mod tests {
     #[test]
     fn the_oracle_takes_what_is_not_refused() {
         for mechanism in Mechanism::ALL {
-            let config = small_for_tests(mechanism);
+            let config = mechanism.small_for_tests();
             let problem = Problem::small_for(&config);
             let zeros = |parameter: Parameter| vec![0.0; parameter.count()];
             assert!(

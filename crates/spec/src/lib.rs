@@ -9,8 +9,9 @@
 mod backend;
 mod dtype;
 mod encoding;
+pub mod keys;
 mod libtorch;
-mod mechanism;
+mod mechanisms;
 mod printable;
 mod unknown;
 
@@ -18,6 +19,6 @@ pub use backend::{Backend, BackendWord, ParseBackendError};
 pub use dtype::Dtype;
 pub use encoding::NotUtf8;
 pub use libtorch::libtorch_version;
-pub use mechanism::{About, LinearFeatures, Mechanism, MechanismConfig};
+pub use mechanisms::*;
 pub use printable::{Printable, printable_text};
 pub use unknown::UnknownWord;

@@ -28,9 +28,9 @@ pub(crate) fn transformer(
         .with_positions(positions(&said.positions))
         .with_tying(tying(said.tying))
         .with_scale_embeddings(said.scale_embeddings)
-        .with_encoder_mechanism(said.encoder_attention.clone())
-        .with_decoder_mechanism(said.decoder_attention.clone())
-        .with_cross_mechanism(said.cross_attention.clone())
+        .with_encoder_mechanism(said.encoder_attention)
+        .with_decoder_mechanism(said.decoder_attention)
+        .with_cross_mechanism(said.cross_attention)
         .with_dropout(said.dropout)
         .with_feed_forward_dropout(said.feed_forward_dropout)
         .with_attention_dropout(said.attention_dropout)
@@ -88,7 +88,7 @@ pub(crate) fn gpt(said: &GptModel, vocabulary: usize) -> GptConfig {
     GptConfig::new(vocabulary, said.d_model, said.heads, said.layers)
         .with_kv_heads(said.kv_heads)
         .with_d_feed_forward(said.d_feed_forward)
-        .with_mechanism(said.attention.clone())
+        .with_mechanism(said.attention)
         .with_positions(positions(&said.positions))
         .with_activation(activation(said.activation))
         .with_tied(said.tied)
@@ -108,7 +108,7 @@ pub(crate) fn classifier(
     ClassifierConfig::new(vocabulary, classes, said.d_model, said.heads, said.layers)
         .with_kv_heads(said.kv_heads)
         .with_d_feed_forward(said.d_feed_forward)
-        .with_mechanism(said.attention.clone())
+        .with_mechanism(said.attention)
         .with_pooling(match said.pooling {
             Pooling::Cls => zoo_models::Pooling::Cls,
             Pooling::Mean => zoo_models::Pooling::Mean,

@@ -1,7 +1,8 @@
 //! What docs/mechanisms says of each call: every mechanism has a chapter, and every call runs.
 
 use burn::tensor::{Device, Distribution, Tensor};
-use zoo_attention::pattern::BigBird;
+use zoo_attention::mechanisms::BigBird;
+use zoo_attention::mechanisms::GroupedQuery;
 use zoo_attention::{
     AttentionOptions, Choice, FeatureMap, Lsh, Mechanism, MechanismConfig,
     MultiHeadAttentionConfig, Pattern, RandomFeatures, additive, attend, drawn_matrix,
@@ -79,7 +80,7 @@ fn every_mechanism_has_a_chapter() {
         let (name, text) = chapter.unwrap_or_else(|| panic!("no page for {row}"));
         let title = text.lines().next().unwrap_or_default();
         assert!(title.contains(&word), "{name}.md is not about {mechanism}");
-        for name in mechanism.other_names() {
+        for name in mechanism.aliases() {
             assert!(text.contains(&format!("`{name}`")), "{mechanism}: {name}");
         }
         let (_, paper) = mechanism.about().paper;
@@ -108,7 +109,7 @@ fn softmax_attention() {
 #[test]
 fn shared_heads() {
     let device = &device();
-    let few = MechanismConfig::GroupedQuery { kv_heads: Some(2) };
+    let few = MechanismConfig::GroupedQuery(GroupedQuery { kv_heads: Some(2) });
     let layer = MultiHeadAttentionConfig::new(64, 8)
         .with_mechanism(few)
         .init(device);
@@ -176,7 +177,7 @@ fn near_and_some_for_everyone() {
     let ([query, key, value], seq_k) = (inputs(&device()), PLACES);
     let document = AttentionOptions::new().with_pattern(Pattern::longformer(4, vec![0]));
     let long = flash(query.clone(), key.clone(), value.clone(), &document);
-    let birds = AttentionOptions::new().with_pattern(BigBird::default().pattern(seq_k));
+    let birds = AttentionOptions::new().with_pattern(Pattern::big_bird(&BigBird::default(), seq_k));
     let random = flash(query, key, value, &birds);
     [long, random].into_iter().for_each(assert_context);
 }

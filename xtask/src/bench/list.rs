@@ -66,8 +66,8 @@ pub(super) fn everything() -> String {
 
 /// What a mechanism computes, and what else it is called.
 fn meaning(mechanism: Mechanism) -> String {
-    let computes = mechanism.about().computes;
-    match mechanism.other_names() {
+    let computes = mechanism.summary();
+    match mechanism.aliases() {
         [] => computes.to_owned(),
         names => format!("{computes}; also called {}", names.join(", ")),
     }

@@ -67,13 +67,16 @@ fn table() -> String {
     for mechanism in Mechanism::ALL {
         let about = mechanism.about();
         let (paper, address) = about.paper;
-        let names: String = (mechanism.other_names().iter())
+        let names: String = (mechanism.aliases().iter())
             .map(|name| format!(", `{name}`"))
             .collect();
         let _ = writeln!(
             table,
             "| `{mechanism}`{names} | {} | {} | {} | {} | [{paper}]({address}) |",
-            about.computes, about.time, about.memory, about.exactness
+            mechanism.summary(),
+            about.time,
+            about.memory,
+            about.exactness
         );
     }
     table

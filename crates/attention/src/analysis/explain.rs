@@ -11,14 +11,13 @@
 use burn::tensor::{Int, Tensor};
 
 use crate::analysis::weighing::Weighing;
-use crate::mechanisms::MechanismConfig;
-use crate::mechanisms::linear::{linear_weights, retention_weights};
 use crate::mechanisms::standard::{all_places, changed, products, softmax as weights_of};
-use crate::mechanisms::{additive, multiplicative};
+use crate::mechanisms::{self, MechanismConfig, Params, additive, multiplicative};
 use crate::mechanisms::{hidden_by_hashes, units};
 use crate::pattern::rule::place;
 use crate::pattern::{rows_of, taken};
 use crate::precision::{check, narrow, widen};
+use crate::scan::{linear_weights, retention_weights};
 use crate::{AttentionOptions, AttentionShape, hard, local_predictive};
 
 /// How much each of the queries `rows` takes of each value, whatever the mechanism.
@@ -47,7 +46,10 @@ pub fn explain(
     rows: &[usize],
 ) -> Tensor<4> {
     let shape = AttentionShape::of(OP, &query, &key, &key);
-    let (weighing, options) = Weighing::of(&mechanism.into(), &query, &shape, options);
+    let mechanism = mechanism.into();
+    let mechanism = mechanisms::of(&mechanism);
+    let weighing = mechanism.weighing(&Params::default(), &query, &shape);
+    let options = mechanism.options(options, shape.seq_k, shape.d_head);
     explain_by(&weighing, query, key, &options, rows)
 }
 

@@ -9,8 +9,8 @@ pub(crate) mod cache;
 use burn::tensor::{DType, Tensor};
 
 pub use crate::decode::cache::KvCache;
-use crate::mechanisms::linear::{FeatureMap, LinearState, refuse_scores, retention_decays};
-use crate::mechanisms::{Mechanism, MechanismConfig, attend};
+use crate::mechanisms::{self, Mechanism, MechanismConfig, SlidingWindow, attend};
+use crate::scan::{FeatureMap, LinearState, refuse_scores};
 use crate::{AttentionOptions, AttentionShape, Pattern, flash, which_body};
 
 /// What a mechanism keeps of the places before, and how it goes on.
@@ -43,10 +43,12 @@ enum Inside {
 
 /// A mechanism that cannot be computed one place after the other.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("mechanism {mechanism} cannot decode: what a place sees depends on how many there will be")]
+#[error("mechanism {mechanism} cannot decode token by token: {reason}")]
 pub struct CannotDecode {
     /// The mechanism.
     pub mechanism: Mechanism,
+    /// Why it cannot.
+    pub reason: &'static str,
 }
 
 /// A cache that has forgotten what it would have to go back to.
@@ -71,9 +73,9 @@ impl DecodeCache {
     ///
     /// [`CannotDecode`] if the mechanism cannot go place by place.
     pub fn new(mechanism: MechanismConfig, capacity: usize) -> Result<Self, CannotDecode> {
-        if !mechanism.can_decode() {
+        if let Err(reason) = mechanism.capabilities().decoding {
             let mechanism = mechanism.mechanism();
-            return Err(CannotDecode { mechanism });
+            return Err(CannotDecode { mechanism, reason });
         }
         Ok(Self {
             mechanism,
@@ -173,7 +175,7 @@ impl DecodeCache {
         value: Tensor<4>,
         options: &AttentionOptions,
     ) -> Tensor<4> {
-        let mechanism = self.mechanism.clone();
+        let mechanism = self.mechanism;
         self.step_by(
             [query, key, value],
             options,
@@ -201,7 +203,7 @@ impl DecodeCache {
             dtypes == [dtypes[0]; 3],
             "{OP}: query, key and value must be of one dtype, got {dtypes:?}"
         );
-        let mechanism = self.mechanism.clone();
+        let mechanism = self.mechanism;
         match self.inside_for(&key, options) {
             Inside::Places(cache) => {
                 let seq_k = cache.len() + 1;
@@ -222,13 +224,14 @@ impl DecodeCache {
                         more => Pattern::Causal.and(more.clone()),
                     };
                     let options = options.clone().with_pattern(pattern);
-                    match mechanism {
-                        // Level with the first key is the first place alone, not this one.
-                        MechanismConfig::LocalM { window } => {
-                            let level = MechanismConfig::SlidingWindow { window };
-                            attend(level, query, key, value, &options)
+                    match mechanisms::of(&mechanism).window() {
+                        // The new position is aligned with the last key, whichever way the
+                        // window is aligned.
+                        Some(window) => {
+                            let aligned = SlidingWindow { window };
+                            attend(aligned, query, key, value, &options)
                         }
-                        _ => attended([query, key, value], &options),
+                        None => attended([query, key, value], &options),
                     }
                 }
             }
@@ -298,24 +301,22 @@ impl DecodeCache {
 
     /// What is kept, made now if these are the first keys.
     fn inside_for(&mut self, key: &Tensor<4>, options: &AttentionOptions) -> &mut Inside {
-        let (mechanism, capacity) = (&self.mechanism, self.capacity);
+        let (mechanism, capacity) = (mechanisms::of(&self.mechanism), self.capacity);
         let drawn = self.features.clone();
-        let state = |state| Inside::State { state, places: 0 };
         let [_, kv_heads, ..] = key.dims();
-        self.inside.get_or_insert_with(|| match *mechanism {
-            // A ring forgets which place is which.
-            MechanismConfig::SlidingWindow { window } | MechanismConfig::LocalM { window }
-                if knows_no_places(options) =>
-            {
-                Inside::Window(KvCache::ring(window.saturating_add(1)))
+        self.inside.get_or_insert_with(|| {
+            let state = match drawn {
+                Some(features) => Some(LinearState::of_features(features)),
+                None => mechanism.state(kv_heads),
+            };
+            match (state, mechanism.window()) {
+                (Some(state), _) => Inside::State { state, places: 0 },
+                // A ring forgets which place is which.
+                (None, Some(window)) if knows_no_places(options) => {
+                    Inside::Window(KvCache::ring(window.saturating_add(1)))
+                }
+                (None, _) => Inside::Places(KvCache::new(capacity)),
             }
-            MechanismConfig::Retention { .. } => {
-                state(LinearState::of_retention(retention_decays(kv_heads)))
-            }
-            _ => match drawn.or_else(|| FeatureMap::of_mechanism(mechanism)) {
-                Some(features) => state(LinearState::of_features(features)),
-                None => Inside::Places(KvCache::new(capacity)),
-            },
         })
     }
 }
@@ -330,15 +331,7 @@ fn knows_no_places(options: &AttentionOptions) -> bool {
 
 /// Whether a place sees everything before it, all alike.
 fn sees_everything(mechanism: &MechanismConfig, options: &AttentionOptions) -> bool {
-    let is_flash = matches!(
-        mechanism,
-        MechanismConfig::Flash
-            | MechanismConfig::MultiQuery
-            | MechanismConfig::GroupedQuery { .. }
-            | MechanismConfig::Dot
-            | MechanismConfig::Multiplicative
-    );
-    is_flash && knows_no_places(options)
+    mechanisms::of(mechanism).sees_all_keys() && knows_no_places(options)
 }
 
 /// One matrix for all keys has no scores and no places.

@@ -12,12 +12,32 @@
 //! `n²`.
 
 use burn::tensor::Tensor;
+use zoo_spec::Fixed;
 
+use super::strided::rounded_sqrt;
+use super::{Attention, Inputs, Output, Params};
 use crate::flash::{flash, flash_by_rule, flash_with_log_sum_exp, merge};
 use crate::pattern::rule::Rule;
 use crate::pattern::{Stairs, Steps};
 use crate::precision::{check, narrow, widen};
 use crate::{AttentionOptions, AttentionShape, Pattern};
+
+impl Attention for Fixed {
+    fn pattern(&self, seq_k: usize) -> Option<Pattern> {
+        let block = self.block.unwrap_or(rounded_sqrt(seq_k));
+        Some(Pattern::fixed(block, self.summary))
+    }
+
+    fn forward(&self, inputs: Inputs, _: &Params, options: &AttentionOptions) -> Output {
+        let Inputs { query, key, value } = inputs;
+        let block = self.block.unwrap_or(rounded_sqrt(key.dims()[2]));
+        fixed(query, key, value, block, self.summary, options).into()
+    }
+
+    fn is_flash(&self) -> bool {
+        false
+    }
+}
 
 /// Attends to the own block of `block` places and to the last `summary` places of every
 /// block.

@@ -20,13 +20,47 @@
 //! Gumbel-Softmax](https://arxiv.org/abs/1611.01144), 2016: straight-through.
 
 use burn::tensor::{Bool, FloatDType, Int, Tensor};
+use zoo_spec::Hard;
 
-use crate::counter::{draw, row_key};
+use super::{Attention, Inputs, Mode, Output, Params};
+use crate::analysis::weighing::Weighing;
+use crate::counter::{draw, mix, row_key};
 use crate::mechanisms::standard::{
     Attended, all_places, attend_by_weights, by_rows, changed, may_hide, scores_of, softmax,
 };
 use crate::precision::{check, widen};
+use crate::seed::next_seed;
 use crate::{AttentionOptions, AttentionShape};
+
+impl Attention for Hard {
+    fn forward(&self, inputs: Inputs, params: &Params, options: &AttentionOptions) -> Output {
+        let Inputs { query, key, value } = inputs;
+        let choice = match params.mode {
+            Mode::Function => sampled(self, self.seed),
+            Mode::Training => sampled(self, mix(self.seed ^ next_seed(&query.device()))),
+            Mode::Inference => Choice::Best,
+        };
+        hard(query, key, value, choice, options).into()
+    }
+
+    fn is_flash(&self) -> bool {
+        false
+    }
+
+    fn weighing(&self, params: &Params, _: &Tensor<4>, _: &AttentionShape) -> Weighing {
+        Weighing::Hard(match params.mode {
+            Mode::Function => sampled(self, self.seed),
+            Mode::Training | Mode::Inference => Choice::Best,
+        })
+    }
+}
+
+fn sampled(hard: &Hard, seed: u64) -> Choice {
+    Choice::Sampled {
+        temperature: hard.temperature,
+        seed,
+    }
+}
 
 /// How the one key is chosen.
 #[derive(Debug, Clone, Copy, PartialEq)]

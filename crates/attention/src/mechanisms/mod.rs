@@ -1,39 +1,165 @@
-//! Every mechanism, and one call for any of them by name.
+//! Every mechanism, and one call for any of them.
+//!
+//! A mechanism is a struct of `zoo-spec`, with its keys and capabilities, and a file here that
+//! implements [`Attention`] for it. What a file leaves out is derived from
+//! [`flash`](crate::flash()) over its pattern.
 
-pub mod additive;
-mod fixed;
-pub mod hard;
-pub mod linear;
-pub mod local;
-mod lsh;
-pub mod multiplicative;
-pub mod standard;
-mod strided;
+mod params;
 
-use burn::tensor::{Tensor, TensorData};
-pub use zoo_spec::{LinearFeatures, Mechanism, MechanismConfig};
+use burn::tensor::{Device, Tensor};
+pub use zoo_spec::{LinearFeatures, Mechanism, MechanismConfig, for_each_mechanism};
 
 pub use self::fixed::fixed;
-pub use self::lsh::{Lsh, lsh};
+pub use self::lsh::{Hashing, lsh};
 pub(crate) use self::lsh::{hidden_by_hashes, units};
+pub(crate) use self::params::{HeadSizes, Mode, Params, init_matrix, init_vector};
+pub use self::params::{MechanismParams, drawn_matrix, drawn_vector};
 pub use self::strided::strided;
-pub(crate) use self::strided::strided_pattern;
-use crate::counter::Normals;
-use crate::kept::Kept;
-use crate::mechanisms::linear::{FeatureMap, linear, retention, retention_decays};
-use crate::pattern::BigBird;
-use crate::{
-    AttentionOptions, Body, Choice, Pattern, additive, flash, hard, local_predictive,
-    multiplicative, standard, which_body,
-};
+use crate::analysis::weighing::Weighing;
+use crate::mechanisms::standard::Attended;
+use crate::scan::{FeatureMap, LinearState};
+use crate::{AttentionOptions, AttentionShape, Body, Pattern, which_body};
 
-/// Attends with a mechanism: its word, for the usual sizes, or a [`MechanismConfig`].
+/// Queries, keys and values by head: `[batch, heads, seq, d]`.
+pub(crate) struct Inputs {
+    pub(crate) query: Tensor<4>,
+    pub(crate) key: Tensor<4>,
+    pub(crate) value: Tensor<4>,
+}
+
+/// The result of a mechanism.
+pub(crate) struct Output {
+    /// `[batch, heads, seq_q, d_value]`
+    pub(crate) context: Tensor<4>,
+    /// `[batch, heads, seq_q, seq_k]`, if the mechanism computes them as a matrix.
+    pub(crate) weights: Option<Tensor<4>>,
+}
+
+impl From<Tensor<4>> for Output {
+    fn from(context: Tensor<4>) -> Self {
+        Self {
+            context,
+            weights: None,
+        }
+    }
+}
+
+impl From<Attended> for Output {
+    fn from(attended: Attended) -> Self {
+        Self {
+            context: attended.context,
+            weights: Some(attended.weights),
+        }
+    }
+}
+
+/// What a mechanism computes. The defaults are those of [`flash`](crate::flash()) over the
+/// mechanism's pattern.
+pub(crate) trait Attention {
+    /// The keys that it attends to, of those that the options show; `None` for all of them.
+    fn pattern(&self, _seq_k: usize) -> Option<Pattern> {
+        None
+    }
+
+    /// What scores are multiplied by if the options give no scale.
+    fn default_scale(&self, d_head: usize) -> f64 {
+        1.0 / (d_head as f64).sqrt()
+    }
+
+    /// Its parameters as they are initialised, besides the projections of a module.
+    fn init_params(&self, _sizes: HeadSizes, _device: &Device) -> MechanismParams {
+        MechanismParams::none()
+    }
+
+    /// Attends.
+    fn forward(&self, inputs: Inputs, _params: &Params, options: &AttentionOptions) -> Output {
+        let Inputs { query, key, value } = inputs;
+        let options = self.options(options, key.dims()[2], query.dims()[3]);
+        crate::flash(query, key, value, &options).into()
+    }
+
+    /// The options with which softmax attention computes the same.
+    fn options(&self, options: &AttentionOptions, seq_k: usize, d_head: usize) -> AttentionOptions {
+        let mut options = match self.pattern(seq_k) {
+            Some(pattern) => within(options, pattern),
+            None => options.clone(),
+        };
+        let scale = self.default_scale(d_head);
+        if options.scale.is_none() && scale != 1.0 / (d_head as f64).sqrt() {
+            options.scale = Some(scale);
+        }
+        options
+    }
+
+    /// Which kernel computes it: `Some` if it is a single call of [`flash`](crate::flash()).
+    fn is_flash(&self) -> bool {
+        true
+    }
+
+    /// How it weights keys, to be written out for chosen queries.
+    fn weighing(&self, _params: &Params, _query: &Tensor<4>, _shape: &AttentionShape) -> Weighing {
+        Weighing::Softmax
+    }
+
+    /// Whether every query attends to all keys that the options show, by one call of
+    /// [`flash`](crate::flash()) that may read a decoding cache in place.
+    fn sees_all_keys(&self) -> bool {
+        false
+    }
+
+    /// The keys on either side that suffice for decoding, if it is a window.
+    fn window(&self) -> Option<usize> {
+        None
+    }
+
+    /// Whether its window aligns the first query with the first key, not the last with the last.
+    fn is_aligned_at_start(&self) -> bool {
+        false
+    }
+
+    /// Its feature map, if it is linear attention.
+    fn features(&self) -> Option<FeatureMap> {
+        None
+    }
+
+    /// An empty recurrent state, if it decodes with one instead of a cache of keys and values.
+    fn state(&self, _kv_heads: usize) -> Option<LinearState> {
+        None
+    }
+
+    /// What a module does to the context of each head before the output projection.
+    fn finish(&self, context: Tensor<4>) -> Tensor<4> {
+        context
+    }
+
+    /// Floating-point operations of its matmuls in one forward pass.
+    fn flops(&self, shape: &AttentionShape, options: &AttentionOptions) -> f64 {
+        flops_of_pairs(shape, &self.options(options, shape.seq_k, shape.d_head))
+    }
+}
+
+macro_rules! registry {
+    ($($module:ident::$type:ident),+ $(,)?) => {
+        $( pub mod $module; )+
+        pub use zoo_spec::{$($type),+};
+
+        /// The implementation of a mechanism.
+        pub(crate) fn of(mechanism: &MechanismConfig) -> &dyn Attention {
+            match mechanism {
+                $( MechanismConfig::$type(mechanism) => mechanism, )+
+            }
+        }
+    };
+}
+
+for_each_mechanism!(registry);
+
+/// Attends with a mechanism: its name, for the default sizes, or a [`MechanismConfig`].
 ///
-/// A mechanism that sees only some of the keys sees of these what the options' pattern
-/// shows, too. One with parameters of its own takes them as they are drawn before anything
-/// is learned, always the same, and one that samples takes its seed's sample: to measure
-/// it, not to train it. One that makes its keys of the queries, `lsh`, leaves the key
-/// unread, whatever it is.
+/// A mechanism that attends to some of the keys attends to those of them that the options' pattern
+/// shows. Parameters are those of the initialisation, always the same, and a mechanism that
+/// samples uses its own seed: to measure it, not to train it. `lsh` uses its queries as keys and
+/// ignores `key`.
 ///
 /// # Shapes
 ///
@@ -44,8 +170,7 @@ use crate::{
 ///
 /// # Panics
 ///
-/// If the tensors or the options do not fit together, or the mechanism cannot do what the
-/// options ask for.
+/// If the tensors or the options do not fit together, or the mechanism does not support an option.
 pub fn attend(
     mechanism: impl Into<MechanismConfig>,
     query: Tensor<4>,
@@ -53,55 +178,14 @@ pub fn attend(
     value: Tensor<4>,
     options: &AttentionOptions,
 ) -> Tensor<4> {
+    let inputs = Inputs { query, key, value };
     let mechanism = mechanism.into();
-    let [_, kv_heads, seq_k, _] = key.dims();
-    if let Some(options) = as_flash(&mechanism, options, seq_k) {
-        return flash(query, key, value, &options);
-    }
-    match mechanism {
-        MechanismConfig::Multiplicative => {
-            let matrix = matrix_for(&query);
-            multiplicative(query, key, value, matrix, options)
-        }
-        MechanismConfig::Additive => {
-            let vector = vector_for(&query);
-            additive(query, key, value, vector, options).context
-        }
-        MechanismConfig::LocalP { window } => {
-            let drawn = (vector_for(&query), matrix_for(&query));
-            local_predictive(query, key, value, drawn, window, options).context
-        }
-        MechanismConfig::Hard { temperature, seed } => {
-            let choice = Choice::Sampled { temperature, seed };
-            hard(query, key, value, choice, options).context
-        }
-        MechanismConfig::Fixed { block, summary } => {
-            let block = MechanismConfig::stride(block, seq_k);
-            fixed(query, key, value, block, summary, options)
-        }
-        MechanismConfig::Strided { stride } => {
-            let stride = MechanismConfig::stride(stride, seq_k);
-            strided(query, key, value, stride, options)
-        }
-        MechanismConfig::Lsh {
-            bucket,
-            rounds,
-            seed,
-        } => lsh(query, value, &Lsh::new(bucket, rounds, seed), options),
-        MechanismConfig::Linear { .. } | MechanismConfig::Performer { .. } => {
-            let features = FeatureMap::of_mechanism(&mechanism).unwrap_or_default();
-            linear(query, key, value, features, options)
-        }
-        MechanismConfig::Retention { .. } => {
-            retention(query, key, value, &retention_decays(kv_heads), options)
-        }
-        MechanismConfig::Standard => standard(query, key, value, options).context,
-        flash => unreachable!("{flash:?} is flash with options of its own"),
-    }
+    let output = of(&mechanism).forward(inputs, &Params::default(), options);
+    output.context
 }
 
-/// What computes a mechanism that is [`flash`] with options of its own, on the backend of
-/// these tensors; `None` for the others.
+/// Which kernel computes a mechanism that is a single call of [`flash`](crate::flash()), on the
+/// backend of these tensors; `None` for the others.
 ///
 /// # Panics
 ///
@@ -113,70 +197,14 @@ pub fn which_body_of(
     value: &Tensor<4>,
     options: &AttentionOptions,
 ) -> Option<Body> {
-    let [.., seq_k, _] = key.dims();
-    let options = as_flash(mechanism, options, seq_k)?;
-    Some(which_body(query, key, value, &options))
+    let mechanism = of(mechanism);
+    let [.., seq_k, d_head] = key.dims();
+    let options = || mechanism.options(options, seq_k, d_head);
+    let is_flash = mechanism.is_flash();
+    is_flash.then(|| which_body(query, key, value, &options()))
 }
 
-/// The options with which [`flash`] computes a mechanism, if it does.
-pub(crate) fn as_flash(
-    mechanism: &MechanismConfig,
-    options: &AttentionOptions,
-    seq_k: usize,
-) -> Option<AttentionOptions> {
-    let within = |pattern: Pattern| Some(within(options, pattern));
-    match *mechanism {
-        // How many heads share keys, the tensors say.
-        MechanismConfig::Flash
-        | MechanismConfig::MultiQuery
-        | MechanismConfig::GroupedQuery { .. } => Some(options.clone()),
-        MechanismConfig::Dot => Some(AttentionOptions {
-            scale: Some(options.scale.unwrap_or(1.0)),
-            ..options.clone()
-        }),
-        MechanismConfig::SlidingWindow { window } => within(Pattern::Window {
-            left: window,
-            right: window,
-        }),
-        MechanismConfig::LocalM { window } => within(Pattern::Monotonic { window }),
-        MechanismConfig::Block { size } => within(Pattern::Block { size }),
-        MechanismConfig::Longformer { window, global } => {
-            let places: Vec<usize> = (0..global.min(seq_k)).collect();
-            within(Pattern::longformer(window, places))
-        }
-        MechanismConfig::BigBird {
-            block,
-            neighbours,
-            global,
-            random,
-            seed,
-        } => {
-            let bird = BigBird {
-                block,
-                neighbours,
-                global,
-                random,
-                seed,
-            };
-            static KEPT: Kept<(BigBird, usize), Pattern> = Kept::new();
-            let pattern = KEPT.get((bird, seq_k), |_| bird.pattern(seq_k));
-            within(pattern.as_ref().clone())
-        }
-        MechanismConfig::Standard
-        | MechanismConfig::Multiplicative
-        | MechanismConfig::Additive
-        | MechanismConfig::Hard { .. }
-        | MechanismConfig::LocalP { .. }
-        | MechanismConfig::Strided { .. }
-        | MechanismConfig::Lsh { .. }
-        | MechanismConfig::Fixed { .. }
-        | MechanismConfig::Linear { .. }
-        | MechanismConfig::Performer { .. }
-        | MechanismConfig::Retention { .. } => None,
-    }
-}
-
-/// The options, seeing no more than `pattern` shows.
+/// The options, with no more keys visible than `pattern` shows.
 pub(crate) fn within(options: &AttentionOptions, pattern: Pattern) -> AttentionOptions {
     let pattern = match options.pattern.clone() {
         Pattern::Full => pattern,
@@ -185,49 +213,14 @@ pub(crate) fn within(options: &AttentionOptions, pattern: Pattern) -> AttentionO
     options.clone().with_pattern(pattern)
 }
 
-/// The vector of a mechanism for such queries, before anything is learned.
-pub(crate) fn vector_for(query: &Tensor<4>) -> Tensor<2> {
-    let [_, heads, _, d_head] = query.dims();
-    let vector = TensorData::new(drawn_vector(heads, d_head), [heads, d_head]);
-    Tensor::from_data(vector, (&query.device(), query.dtype()))
+/// Operations of scores and weighted sums over the pairs that the options show.
+pub(crate) fn flops_of_pairs(shape: &AttentionShape, options: &AttentionOptions) -> f64 {
+    let share = options.pattern.plan(shape, [1, 1]).density();
+    let pairs = share * (shape.heads * shape.seq_q * shape.seq_k) as f64;
+    pairs * 2.0 * (shape.d_head + shape.d_value) as f64
 }
 
-/// And its matrix.
-pub(crate) fn matrix_for(query: &Tensor<4>) -> Tensor<3> {
-    let [_, heads, _, d_head] = query.dims();
-    let matrix = TensorData::new(drawn_matrix(heads, d_head), [heads, d_head, d_head]);
-    Tensor::from_data(matrix, (&query.device(), query.dtype()))
-}
-
-/// The vectors of [`additive()`] and [`local_predictive`] attention before anything is learned, `[heads, d_head]`:
-/// normal, with a variance of `1 / d_head`.
-pub fn drawn_vector(heads: usize, d_head: usize) -> Vec<f32> {
-    drawn(0, heads, d_head)
-}
-
-/// The matrices of [`multiplicative()`] and [`local_predictive`] attention before anything is learned,
-/// `[heads, d_head, d_head]`: normal, with a variance of `1 / d_head²`, so that scores are
-/// of the size of products that were divided by `sqrt(d_head)`.
-pub fn drawn_matrix(heads: usize, d_head: usize) -> Vec<f32> {
-    let mut matrix = drawn(1, heads * d_head, d_head);
-    let shrink = 1.0 / (d_head as f32).sqrt();
-    matrix.iter_mut().for_each(|number| *number *= shrink);
-    matrix
-}
-
-fn drawn(stream: u64, rows: usize, width: usize) -> Vec<f32> {
-    static KEPT: Kept<(u64, usize, usize), Vec<f32>> = Kept::new();
-    let kept = KEPT.get((stream, rows, width), |_| draw(stream, rows, width));
-    kept.to_vec()
-}
-
-fn draw(stream: u64, rows: usize, width: usize) -> Vec<f32> {
-    let spread = 1.0 / (width as f64).sqrt();
-    let row = |row: usize| {
-        let mut normals = Normals::new([stream, row as u64, width as u64]);
-        (0..width)
-            .map(move |_| (spread * normals.next()) as f32)
-            .collect::<Vec<_>>()
-    };
-    (0..rows).flat_map(row).collect()
+/// Operations of queries through a matrix for each head.
+pub(crate) fn flops_of_matrix(shape: &AttentionShape) -> f64 {
+    2.0 * (shape.heads * shape.seq_q * shape.d_head * shape.d_head) as f64
 }

@@ -9,10 +9,51 @@
 //! Translation](https://arxiv.org/abs/1508.04025), 2015: their `general` score. With the
 //! identity for a matrix it is their `dot`.
 
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
+use zoo_spec::Multiplicative;
 
+use super::{
+    Attention, HeadSizes, Inputs, MechanismParams, Output, Params, flops_of_matrix, flops_of_pairs,
+    init_matrix,
+};
+use crate::analysis::weighing::Weighing;
 use crate::precision::{check, check_parameter, narrow, widen};
 use crate::{AttentionOptions, AttentionShape, flash};
+
+impl Attention for Multiplicative {
+    fn default_scale(&self, _: usize) -> f64 {
+        1.0
+    }
+
+    fn init_params(&self, sizes: HeadSizes, device: &Device) -> MechanismParams {
+        MechanismParams {
+            matrix: Some(init_matrix(sizes, device)),
+            ..MechanismParams::none()
+        }
+    }
+
+    fn forward(&self, inputs: Inputs, params: &Params, options: &AttentionOptions) -> Output {
+        let Inputs { query, key, value } = inputs;
+        let matrix = params.matrix(&query);
+        multiplicative(query, key, value, matrix, options).into()
+    }
+
+    fn is_flash(&self) -> bool {
+        false
+    }
+
+    fn weighing(&self, params: &Params, query: &Tensor<4>, _: &AttentionShape) -> Weighing {
+        Weighing::Multiplicative(params.matrix(query))
+    }
+
+    fn sees_all_keys(&self) -> bool {
+        true
+    }
+
+    fn flops(&self, shape: &AttentionShape, options: &AttentionOptions) -> f64 {
+        flops_of_pairs(shape, options) + flops_of_matrix(shape)
+    }
+}
 
 /// Attends by `q · W · k`, tile by tile. Scores are multiplied by nothing unless a scale
 /// is given.

@@ -14,10 +14,23 @@
 //! one to take when the weights themselves are wanted.
 
 use burn::tensor::{Bool, DType, Device, FloatDType, Int, Tensor, TensorData};
+use zoo_spec::Standard;
 
+use super::{Attention, Inputs, Output, Params};
 use crate::finite::{FiniteRows, poison};
 use crate::precision::{check, narrow, widen};
 use crate::{AttentionOptions, AttentionShape, Dropout, Pattern};
+
+impl Attention for Standard {
+    fn forward(&self, inputs: Inputs, _: &Params, options: &AttentionOptions) -> Output {
+        let Inputs { query, key, value } = inputs;
+        standard(query, key, value, options).into()
+    }
+
+    fn is_flash(&self) -> bool {
+        false
+    }
+}
 
 /// What [`standard`] returns.
 #[derive(Debug, Clone)]

@@ -12,10 +12,33 @@
 //! dropout the result is the same, and time grows like `n²`.
 
 use burn::tensor::Tensor;
+use zoo_spec::Strided;
 
+use super::{Attention, Inputs, Output, Params};
 use crate::flash::{Flashed, flash, flash_with_log_sum_exp, merge};
 use crate::precision::{check, narrow, widen};
 use crate::{AttentionOptions, AttentionShape, Pattern};
+
+impl Attention for Strided {
+    fn pattern(&self, seq_k: usize) -> Option<Pattern> {
+        Some(strided_pattern(self.stride.unwrap_or(rounded_sqrt(seq_k))))
+    }
+
+    fn forward(&self, inputs: Inputs, _: &Params, options: &AttentionOptions) -> Output {
+        let Inputs { query, key, value } = inputs;
+        let stride = self.stride.unwrap_or(rounded_sqrt(key.dims()[2]));
+        strided(query, key, value, stride, options).into()
+    }
+
+    fn is_flash(&self) -> bool {
+        false
+    }
+}
+
+/// The integer closest to `sqrt(seq_k)`, at least 1.
+pub(super) fn rounded_sqrt(seq_k: usize) -> usize {
+    (seq_k as f64).sqrt().round().max(1.0) as usize
+}
 
 /// Attends to the `stride` neighbours on either side and to every `stride`-th place.
 ///
@@ -90,7 +113,7 @@ pub fn strided(
 /// # Panics
 ///
 /// If the stride is zero.
-pub(crate) fn strided_pattern(stride: usize) -> Pattern {
+fn strided_pattern(stride: usize) -> Pattern {
     assert!(
         stride > 0,
         "{OP}: a stride must be at least 1, got {stride}"

@@ -1,8 +1,7 @@
 //! What multi-head attention cannot be made, and why.
 
 use super::{MultiHeadAttentionConfig, Positions};
-use crate::mechanisms::hard::TEMPERATURES;
-use crate::mechanisms::{Mechanism, MechanismConfig};
+use crate::mechanisms::Mechanism;
 
 /// What cannot be made, and why.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -61,21 +60,15 @@ pub enum MultiHeadError {
         /// Numbers for each key.
         kdim: usize,
     },
-    /// The mechanism sorts places.
-    #[error("mechanism {mechanism} sorts places by their hashes, which {option} cannot follow")]
-    Sorted {
+    /// The mechanism does not support an option.
+    #[error("mechanism {mechanism} does not support {option}: {reason}")]
+    Unsupported {
         /// The mechanism.
         mechanism: Mechanism,
-        /// What was asked for.
+        /// The option.
         option: &'static str,
-    },
-    /// The mechanism has no scores or weights.
-    #[error("mechanism {mechanism} has no scores or weights for {option} to change")]
-    NoScores {
-        /// The mechanism.
-        mechanism: Mechanism,
-        /// What was asked for.
-        option: &'static str,
+        /// Why it does not.
+        reason: &'static str,
     },
     /// A number is out of range.
     #[error("{name} must be {allowed}, got {got}")]
@@ -83,9 +76,9 @@ pub enum MultiHeadError {
         /// What it is called.
         name: &'static str,
         /// What it may be.
-        allowed: &'static str,
+        allowed: String,
         /// What it is.
-        got: f64,
+        got: String,
     },
 }
 
@@ -143,14 +136,13 @@ impl MultiHeadAttentionConfig {
             let is_fine = theta > 0.0 && theta.is_finite();
             range("theta", "a number above 0", theta, is_fine)?;
         }
-        if let MechanismConfig::Hard { temperature, .. } = self.mechanism {
-            let is_fine = TEMPERATURES.contains(&temperature);
-            let name = "the temperature of hard";
-            range(name, "from 1e-6 to 1e6", temperature, is_fine)?;
-        }
-        for (name, size) in least_sizes(&self.mechanism) {
-            range(name, "at least 1", size as f64, size > 0)?;
-        }
+        self.mechanism
+            .check()
+            .map_err(|wrong| MultiHeadError::Range {
+                name: wrong.key,
+                allowed: wrong.allowed,
+                got: wrong.got,
+            })?;
 
         let mechanism = self.mechanism.mechanism();
         if self.makes_keys_of_queries() && kv_heads != heads {
@@ -163,47 +155,24 @@ impl MultiHeadAttentionConfig {
         if let Some(kdim) = self.kdim.filter(|_| self.makes_keys_of_queries()) {
             return Err(MultiHeadError::NoKeySize { mechanism, kdim });
         }
-        let has_scores = !matches!(
-            mechanism,
-            Mechanism::Linear | Mechanism::Performer | Mechanism::Retention
-        );
-        for (option, is_asked_for) in [
-            ("dropout", dropout > 0.0),
-            ("ALiBi", self.positions == Positions::Alibi),
-            // Random features stand for scores, and are made of them.
-            (
-                "temperature",
-                temperature != 1.0 && mechanism != Mechanism::Performer,
-            ),
+        let supported = self.mechanism.capabilities().options;
+        for (option, is_asked_for, support) in [
+            ("dropout", dropout > 0.0, supported.dropout),
+            ("ALiBi", self.positions == Positions::Alibi, supported.alibi),
+            ("temperature", temperature != 1.0, supported.temperature),
         ] {
-            if is_asked_for && !has_scores {
-                return Err(MultiHeadError::NoScores { mechanism, option });
-            }
-            if is_asked_for && mechanism == Mechanism::Lsh && option != "temperature" {
-                return Err(MultiHeadError::Sorted { mechanism, option });
+            match support {
+                Err(reason) if is_asked_for => {
+                    return Err(MultiHeadError::Unsupported {
+                        mechanism,
+                        option,
+                        reason,
+                    });
+                }
+                Ok(()) | Err(_) => {}
             }
         }
         Ok((kv_heads, d_head))
-    }
-}
-
-/// The sizes of a mechanism that may not be zero.
-fn least_sizes(mechanism: &MechanismConfig) -> Vec<(&'static str, usize)> {
-    match *mechanism {
-        MechanismConfig::Block { size } => vec![("size", size)],
-        MechanismConfig::Strided {
-            stride: Some(stride),
-        } => vec![("stride", stride)],
-        MechanismConfig::LocalP { window } => vec![("window", window)],
-        MechanismConfig::BigBird { block, .. }
-        | MechanismConfig::Fixed {
-            block: Some(block), ..
-        } => vec![("block", block)],
-        MechanismConfig::Lsh { bucket, rounds, .. } => {
-            vec![("bucket", bucket), ("rounds", rounds)]
-        }
-        MechanismConfig::Performer { features, .. } => vec![("features", features)],
-        _ => vec![],
     }
 }
 
@@ -216,13 +185,18 @@ fn range(
     if is_fine {
         Ok(())
     } else {
-        Err(MultiHeadError::Range { name, allowed, got })
+        Err(MultiHeadError::Range {
+            name,
+            allowed: allowed.to_owned(),
+            got: got.to_string(),
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use zoo_spec::{Block, Fixed, Hard, LocalP, Lsh, MechanismConfig};
 
     fn refused(config: MultiHeadAttentionConfig, message: &str) {
         let error = config.check().expect_err(message);
@@ -248,7 +222,7 @@ mod tests {
             new(8, 2)
                 .with_mechanism(Mechanism::Linear.into())
                 .with_dropout(0.1),
-            "mechanism linear has no scores or weights for dropout to change",
+            "mechanism linear does not support dropout: it computes no scores or weights",
         );
         refused(
             new(8, 2).with_dropout(1.0),
@@ -263,32 +237,32 @@ mod tests {
             "theta must be a number above 0, got -1",
         );
         refused(
-            new(8, 2).with_mechanism(MechanismConfig::Block { size: 0 }),
+            new(8, 2).with_mechanism(MechanismConfig::Block(Block { size: 0 })),
             "size must be at least 1, got 0",
         );
         refused(
-            new(8, 2).with_mechanism(MechanismConfig::LocalP { window: 0 }),
+            new(8, 2).with_mechanism(MechanismConfig::LocalP(LocalP { window: 0 })),
             "window must be at least 1, got 0",
         );
         refused(
-            new(8, 2).with_mechanism(MechanismConfig::Fixed {
+            new(8, 2).with_mechanism(MechanismConfig::Fixed(Fixed {
                 block: Some(0),
                 summary: 1,
-            }),
+            })),
             "block must be at least 1, got 0",
         );
         refused(
-            new(8, 2).with_mechanism(MechanismConfig::Hard {
+            new(8, 2).with_mechanism(MechanismConfig::Hard(Hard {
                 temperature: 0.0,
                 seed: 0,
-            }),
-            "the temperature of hard must be from 1e-6 to 1e6, got 0",
+            })),
+            "temperature must be at least 1e-6 and at most 1e6, got 0.0",
         );
         refused(
             new(8, 2)
                 .with_mechanism(Mechanism::Retention.into())
                 .with_temperature(2.0),
-            "mechanism retention has no scores or weights for temperature to change",
+            "mechanism retention does not support temperature: it computes no scores or weights",
         );
         refused(
             new(16, 8)
@@ -310,17 +284,17 @@ mod tests {
         );
         refused(
             lsh(2).with_positions(Positions::Alibi),
-            "mechanism lsh sorts places by their hashes, which ALiBi cannot follow",
+            "mechanism lsh does not support ALiBi: it sorts positions by their hashes",
         );
         refused(
             lsh(2).with_dropout(0.1),
-            "mechanism lsh sorts places by their hashes, which dropout cannot follow",
+            "mechanism lsh does not support dropout: it sorts positions by their hashes",
         );
-        let none = MechanismConfig::Lsh {
+        let none = MechanismConfig::Lsh(Lsh {
             bucket: 8,
             rounds: 0,
             seed: 0,
-        };
+        });
         refused(
             new(8, 2).with_mechanism(none),
             "rounds must be at least 1, got 0",

@@ -1,13 +1,12 @@
 //! How a multi-head attention is made.
 
 use burn::config::Config;
-use burn::module::Param;
 use burn::nn::{DropoutConfig, Initializer, LinearConfig, RmsNormConfig};
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::Device;
+use zoo_spec::KvHeads;
 
 use super::{MultiHeadAttention, MultiHeadError};
-use crate::mechanisms::linear::{RandomFeatures, RedrawnFeatures};
-use crate::mechanisms::{Mechanism, MechanismConfig, drawn_matrix, drawn_vector};
+use crate::mechanisms::{self, HeadSizes, Mechanism, MechanismConfig};
 
 /// Configuration of a [`MultiHeadAttention`]; `init` makes one.
 ///
@@ -25,7 +24,7 @@ pub struct MultiHeadAttentionConfig {
     /// Query heads.
     pub heads: usize,
     /// The mechanism and its sizes. Default: flash.
-    #[config(default = "MechanismConfig::Flash")]
+    #[config(default = "Mechanism::Flash.into()")]
     pub mechanism: MechanismConfig,
     /// Key and value heads, shared by as many query heads each; `None` is as many as the
     /// mechanism says, else one for each.
@@ -107,7 +106,6 @@ impl MultiHeadAttentionConfig {
     pub fn try_init(&self, device: &Device) -> Result<MultiHeadAttention, MultiHeadError> {
         let (kv_heads, d_head) = self.check()?;
         let heads = self.heads;
-        let mechanism = self.mechanism.mechanism();
         let [kdim, vdim] = [self.kdim, self.vdim].map(|size| size.unwrap_or(self.d_model));
         let linear = |from: usize, to: usize, bias: bool| {
             LinearConfig::new(from, to)
@@ -119,19 +117,8 @@ impl MultiHeadAttentionConfig {
             self.qk_norm
                 .then(|| RmsNormConfig::new(d_head).init(device))
         };
-        let vector = || TensorData::new(drawn_vector(heads, d_head), [heads, d_head]);
-        let features = match self.mechanism {
-            MechanismConfig::Performer {
-                features,
-                seed,
-                redraw: Some(interval),
-            } => {
-                let first = RandomFeatures::new(features, seed);
-                Some(RedrawnFeatures::new(first, interval, d_head, device))
-            }
-            _ => None,
-        };
-        let matrix = || TensorData::new(drawn_matrix(heads, d_head), [heads, d_head, d_head]);
+        let params =
+            mechanisms::of(&self.mechanism).init_params(HeadSizes { heads, d_head }, device);
         let has_keys = !self.makes_keys_of_queries();
         Ok(MultiHeadAttention {
             query: linear(self.d_model, heads * d_head, self.query_bias),
@@ -140,13 +127,9 @@ impl MultiHeadAttentionConfig {
             output: linear(heads * d_head, self.d_model, self.output_bias),
             query_norm: norm(),
             key_norm: norm().filter(|_| has_keys),
-            vector: matches!(mechanism, Mechanism::Additive | Mechanism::LocalP)
-                .then(|| Param::from_tensor(Tensor::from_data(vector(), device))),
-            matrix: matches!(mechanism, Mechanism::Multiplicative | Mechanism::LocalP)
-                .then(|| Param::from_tensor(Tensor::from_data(matrix(), device))),
-            features,
+            params,
             dropout: DropoutConfig::new(self.dropout).init(),
-            mechanism: self.mechanism.clone(),
+            mechanism: self.mechanism,
             positions: self.positions,
             temperature: self.temperature,
             assume_finite: self.assume_finite,
@@ -167,6 +150,6 @@ impl MultiHeadAttentionConfig {
 
     /// Whether its keys are not projected but made of its queries.
     pub(super) fn makes_keys_of_queries(&self) -> bool {
-        matches!(self.mechanism, MechanismConfig::Lsh { .. })
+        self.mechanism.capabilities().kv_heads == KvHeads::FromQueries
     }
 }

@@ -4,8 +4,8 @@ use burn::tensor::Tensor;
 
 use super::{MultiHeadAttention, Positions};
 use crate::decode::cache::examples_of;
-use crate::mechanisms::MechanismConfig;
-use crate::mechanisms::linear::{FeatureMap, LinearState};
+use crate::mechanisms;
+use crate::scan::{FeatureMap, LinearState};
 use crate::{CannotDecode, DecodeCache, Pattern, flash, linear};
 
 /// Keys and values of what is attended to from elsewhere, an encoder's result mostly:
@@ -43,8 +43,8 @@ impl MultiHeadAttention {
     ///
     /// [`CannotDecode`] if the mechanism cannot go place by place.
     pub fn decode_cache(&self, capacity: usize) -> Result<DecodeCache, CannotDecode> {
-        let cache = DecodeCache::new(self.mechanism.clone(), capacity)?;
-        Ok(match &self.features {
+        let cache = DecodeCache::new(self.mechanism, capacity)?;
+        Ok(match &self.params.features {
             Some(drawn) => cache.with_features(drawn.features()),
             None => cache,
         })
@@ -75,7 +75,7 @@ impl MultiHeadAttention {
         // By the features that the cache has, though others may have been drawn since.
         self.joined(match cache.features() {
             Some(features) => linear(query, key, value, features, &options),
-            None => self.attended(query, key, value, &options),
+            None => self.attended(query, key, value, &options).context,
         })
     }
 
@@ -104,7 +104,7 @@ impl MultiHeadAttention {
         let context = cache.step_by(
             [query, key, value],
             &options,
-            |[query, key, value], options| self.attended(query, key, value, options),
+            |[query, key, value], options| self.attended(query, key, value, options).context,
         );
         self.joined(context)
     }
@@ -121,9 +121,9 @@ impl MultiHeadAttention {
     /// If the mechanism makes its keys of its queries: `lsh`.
     pub fn remember(&self, key: Tensor<3>, value: Tensor<3>) -> Memory {
         let (key, value) = (self.keys(key, 0), self.values(value));
-        let features = match (&self.mechanism, &self.features) {
-            (_, Some(drawn)) => Some(drawn.features()),
-            (mechanism, None) => FeatureMap::of_mechanism(mechanism),
+        let features = match &self.params.features {
+            Some(drawn) => Some(drawn.features()),
+            None => mechanisms::of(&self.mechanism).features(),
         };
         let state = features.map(|features| {
             let mut state = LinearState::of_features(features.clone());
@@ -157,7 +157,7 @@ impl MultiHeadAttention {
             (Some((state, _)), Pattern::Full) => state.attend(query, options.scale),
             // The features it was made with, though others may have been drawn since.
             (Some((_, features)), _) => linear(query, key, value, features.clone(), &options),
-            (None, _) => self.attended(query, key, value, &options),
+            (None, _) => self.attended(query, key, value, &options).context,
         };
         self.joined(context)
     }
@@ -188,9 +188,10 @@ impl MultiHeadAttention {
             "multi-head attention: a query of a given number cannot have positions, got {:?}",
             self.positions
         );
-        let window = match self.mechanism {
-            MechanismConfig::LocalM { window } if first > 0 => window,
-            _ => return self.recall(query, memory, pattern),
+        let mechanism = mechanisms::of(&self.mechanism);
+        let window = match mechanism.window() {
+            Some(window) if mechanism.is_aligned_at_start() && first > 0 => window,
+            Some(_) | None => return self.recall(query, memory, pattern),
         };
         let [_, seq_q, _] = query.dims();
         let query = self.queries(query, 0);

@@ -6,8 +6,8 @@ use super::MultiHeadAttention;
 use crate::analysis::entropy::Entropies;
 use crate::analysis::explain::explain_by;
 use crate::analysis::weighing::Weighing;
-use crate::mechanisms::Mechanism;
-use crate::{AttentionOptions, AttentionShape, Choice, Pattern};
+use crate::mechanisms::{self, Mechanism, Mode};
+use crate::{AttentionOptions, AttentionShape, Pattern};
 
 /// What was asked for cannot be had: the mechanism's weights are no shares of a whole.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -129,20 +129,10 @@ impl MultiHeadAttention {
             ..self.options(&query, pattern)
         };
         let shape = AttentionShape::of("multi-head attention", &query, &key, &key);
-        let (weighing, options) = Weighing::of(&self.mechanism, &query, &shape, &options);
-        let weighing = match (weighing, &self.vector, &self.matrix, &self.features) {
-            (Weighing::Predicted(_, window), Some(vector), Some(matrix), _) => {
-                Weighing::Predicted(Box::new((vector.val(), matrix.val())), window)
-            }
-            (Weighing::Additive(_), Some(vector), ..) => Weighing::Additive(vector.val()),
-            (Weighing::Multiplicative(_), _, Some(matrix), _) => {
-                Weighing::Multiplicative(matrix.val())
-            }
-            (Weighing::Features(_), .., Some(drawn)) => Weighing::Features(drawn.features()),
-            // Looked at, it takes the best.
-            (Weighing::Hard(_), ..) => Weighing::Hard(Choice::Best),
-            (weighing, ..) => weighing,
-        };
+        let mechanism = mechanisms::of(&self.mechanism);
+        let params = self.params.of_call(Mode::Inference);
+        let weighing = mechanism.weighing(&params, &query, &shape);
+        let options = mechanism.options(&options, shape.seq_k, shape.d_head);
         (query, key, weighing, options)
     }
 }

@@ -17,7 +17,7 @@ mod look;
 mod pytorch;
 mod work;
 
-use burn::module::{Content, DisplaySettings, Module, ModuleDisplay, Param};
+use burn::module::{Content, DisplaySettings, Module, ModuleDisplay};
 use burn::nn::{Dropout as DropoutLayer, Linear, RmsNorm};
 use burn::tensor::Tensor;
 
@@ -26,16 +26,10 @@ pub use self::config::{MultiHeadAttentionConfig, Positions};
 pub use self::decode::Memory;
 pub use self::look::NoEntropy;
 pub use self::pytorch::{PytorchWeights, PytorchWeightsError};
-use crate::counter::mix;
-use crate::mechanisms::linear::{RedrawnFeatures, group_norm};
-use crate::mechanisms::standard::Attended;
-use crate::mechanisms::{Mechanism, MechanismConfig, attend};
+use crate::mechanisms::{self, Inputs, Mechanism, MechanismConfig, MechanismParams, Mode, Output};
 use crate::positions::rotate;
 use crate::seed::next_seed;
-use crate::{
-    AttentionOptions, Choice, Dropout, Pattern, additive, alibi_slopes, hard, linear,
-    local_predictive, multiplicative, standard,
-};
+use crate::{AttentionOptions, Dropout, Pattern, alibi_slopes};
 
 /// Multi-head attention with any mechanism. Made by a [`MultiHeadAttentionConfig`].
 ///
@@ -57,13 +51,8 @@ pub struct MultiHeadAttention {
     pub query_norm: Option<RmsNorm>,
     /// Normalises keys, likewise.
     pub key_norm: Option<RmsNorm>,
-    /// `[heads, d_head]`: the vectors of an additive score, or of predicted places.
-    pub vector: Option<Param<Tensor<2>>>,
-    /// `[heads, d_head, d_head]`: the matrices of a multiplicative score, or of predicted
-    /// places.
-    pub matrix: Option<Param<Tensor<3>>>,
-    /// Random features that are drawn anew; not learned, but part of the record.
-    pub features: Option<RedrawnFeatures>,
+    /// Parameters of the mechanism, besides the projections.
+    pub params: MechanismParams,
     /// How many weights are forgotten, and whether this layer is training.
     pub dropout: DropoutLayer,
     #[module(skip)]
@@ -110,7 +99,7 @@ pub struct NoWeights {
 fn holders() -> String {
     let words: Vec<&str> = Mechanism::ALL
         .into_iter()
-        .filter(|mechanism| mechanism.holds_weights())
+        .filter(|mechanism| mechanism.returns_weights())
         .map(Mechanism::word)
         .collect();
     words.join(", ")
@@ -151,7 +140,7 @@ impl MultiHeadAttention {
         pattern: Pattern,
     ) -> Tensor<3> {
         let (query, key, value, options) = self.heads_of(query, key, value, pattern);
-        self.joined(self.attended(query, key, value, &options))
+        self.joined(self.attended(query, key, value, &options).context)
     }
 
     /// [`forward`](Self::forward), and where each query looked:
@@ -172,11 +161,12 @@ impl MultiHeadAttention {
         pattern: Pattern,
     ) -> Result<(Tensor<3>, Tensor<4>), NoWeights> {
         let mechanism = self.mechanism.mechanism();
-        if !mechanism.holds_weights() {
+        if !mechanism.returns_weights() {
             return Err(NoWeights { mechanism });
         }
         let (query, key, value, options) = self.heads_of(query, key, value, pattern);
-        let Attended { context, weights } = self.weighed(query, key, value, &options);
+        let Output { context, weights } = self.attended(query, key, value, &options);
+        let weights = weights.ok_or(NoWeights { mechanism })?;
         Ok((self.joined(context), weights))
     }
 
@@ -184,66 +174,25 @@ impl MultiHeadAttention {
     /// `pass`, the number of the training pass that comes next; see
     /// [`RedrawnFeatures::redraw_before`].
     pub fn redraw_features_before(&self, pass: u64) {
-        if let Some(features) = &self.features {
+        if let Some(features) = &self.params.features {
             features.redraw_before(pass);
         }
     }
 
-    /// By the mechanism, with the parameters it may have.
+    /// By the mechanism, with its parameters.
     fn attended(
         &self,
         query: Tensor<4>,
         key: Tensor<4>,
         value: Tensor<4>,
         options: &AttentionOptions,
-    ) -> Tensor<4> {
-        match (&self.mechanism, &self.matrix, &self.features) {
-            (MechanismConfig::Multiplicative, Some(matrix), _) => {
-                multiplicative(query, key, value, matrix.val(), options)
-            }
-            (.., Some(drawn)) => {
-                let features = match self.is_training(&query) {
-                    true => drawn.features_of_training_pass(),
-                    false => drawn.features(),
-                };
-                linear(query, key, value, features, options)
-            }
-            (mechanism, ..) if mechanism.mechanism().holds_weights() => {
-                self.weighed(query, key, value, options).context
-            }
-            (mechanism, ..) => attend(mechanism.clone(), query, key, value, options),
-        }
-    }
-
-    /// The same, by one that holds its weights.
-    fn weighed(
-        &self,
-        query: Tensor<4>,
-        key: Tensor<4>,
-        value: Tensor<4>,
-        options: &AttentionOptions,
-    ) -> Attended {
-        match (&self.mechanism, &self.vector, &self.matrix) {
-            (MechanismConfig::Standard, ..) => standard(query, key, value, options),
-            (MechanismConfig::Additive, Some(vector), _) => {
-                additive(query, key, value, vector.val(), options)
-            }
-            (&MechanismConfig::LocalP { window }, Some(vector), Some(matrix)) => {
-                let learned = (vector.val(), matrix.val());
-                local_predictive(query, key, value, learned, window, options)
-            }
-            (&MechanismConfig::Hard { temperature, seed }, ..) => {
-                let choice = match self.is_training(&query) {
-                    true => Choice::Sampled {
-                        temperature,
-                        seed: mix(seed ^ next_seed(&query.device())),
-                    },
-                    false => Choice::Best,
-                };
-                hard(query, key, value, choice, options)
-            }
-            (other, ..) => unreachable!("{other:?} holds no weights, or lacks its parameters"),
-        }
+    ) -> Output {
+        let mode = match self.is_training(&query) {
+            true => Mode::Training,
+            false => Mode::Inference,
+        };
+        let inputs = Inputs { query, key, value };
+        mechanisms::of(&self.mechanism).forward(inputs, &self.params.of_call(mode), options)
     }
 
     /// What the mechanism is given: `[batch, heads, seq, d_head]`, and how to attend.
@@ -332,7 +281,9 @@ impl MultiHeadAttention {
         AttentionOptions {
             pattern,
             // What the mechanism takes for none, unless it is to be divided.
-            scale: (self.temperature != 1.0).then(|| self.usual_scale() / self.temperature),
+            scale: (self.temperature != 1.0).then(|| {
+                mechanisms::of(&self.mechanism).default_scale(self.d_head) / self.temperature
+            }),
             alibi: (self.positions == Positions::Alibi).then(|| alibi_slopes(self.heads)),
             dropout: (self.is_training(query) && self.dropout.prob > 0.0)
                 .then(|| Dropout::new(self.dropout.prob, next_seed(&query.device()))),
@@ -341,24 +292,11 @@ impl MultiHeadAttention {
         }
     }
 
-    fn usual_scale(&self) -> f64 {
-        match self.mechanism {
-            MechanismConfig::Dot
-            | MechanismConfig::Multiplicative
-            | MechanismConfig::Additive
-            | MechanismConfig::Linear { .. } => 1.0,
-            _ => 1.0 / (self.d_head as f64).sqrt(),
-        }
-    }
-
     /// `[batch, heads, seq, d_head]` as `[batch, seq, d_model]`.
     fn joined(&self, context: Tensor<4>) -> Tensor<3> {
         let [batch, heads, seq, d_head] = context.dims();
-        let context = match self.mechanism {
-            MechanismConfig::Retention { group_norm: true } => group_norm(context),
-            _ => context,
-        };
-        let context = context
+        let context = mechanisms::of(&self.mechanism)
+            .finish(context)
             .swap_dims(1, 2)
             .reshape([batch, seq, heads * d_head]);
         projected(&self.output, context)

@@ -5,7 +5,6 @@
 //! whole score matrix ask it for a [dense mask](Pattern::hidden); tiled ones for a
 //! [plan](Pattern::plan) of the tiles that anybody sees.
 
-mod big_bird;
 mod check;
 mod dense;
 mod documents;
@@ -17,7 +16,6 @@ mod sees;
 mod split;
 mod summary;
 
-pub use big_bird::BigBird;
 use burn::tensor::{Bool, Tensor};
 pub(crate) use check::fits;
 pub(crate) use plan::{Examples, kept};

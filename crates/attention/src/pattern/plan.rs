@@ -310,12 +310,14 @@ mod tests {
             Pattern::Causal,
             Pattern::longformer(3, [0, 17]),
             Pattern::Block { size: 7 },
-            crate::pattern::BigBird {
-                block: 4,
-                random: 1,
-                ..Default::default()
-            }
-            .pattern(seq_k),
+            Pattern::big_bird(
+                &zoo_spec::BigBird {
+                    block: 4,
+                    random: 1,
+                    ..Default::default()
+                },
+                seq_k,
+            ),
             Pattern::sparse_transformer(5),
             Pattern::fixed(7, 2).and(Pattern::Causal),
             Pattern::Summaries {

@@ -204,7 +204,7 @@ impl Setup {
             Pass::Generate if !model.usual_passes().contains(&pass) => {
                 Some("it generates nothing".to_owned())
             }
-            Pass::Generate if in_layers && !config.can_decode() => {
+            Pass::Generate if in_layers && config.capabilities().decoding.is_err() => {
                 Some("this attention cannot go place by place".to_owned())
             }
             Pass::Generate => None,

@@ -2,7 +2,7 @@
 //!
 //! The models refuse the same, but only once they are made; here a line can be named.
 
-use zoo_spec::{Mechanism, MechanismConfig};
+use zoo_spec::{KvHeads, MechanismConfig};
 
 use super::fit::Fit;
 use crate::{Config, Model, Positions};
@@ -56,11 +56,9 @@ pub(super) fn check(fit: &mut Fit<'_>, config: &Config) {
                 heads.check(fit, key, mechanism, looks);
             }
             let mechanism = &model.decoder_attention;
-            if !mechanism.can_decode() {
-                let why = format!(
-                    "{}, and so a translation cannot be written",
-                    cannot_decode(mechanism)
-                );
+            if let Err(reason) = mechanism.capabilities().decoding {
+                let name = mechanism.mechanism();
+                let why = format!("{name} cannot decode token by token: {reason}");
                 fit.misfit(&["model.decoder_attention"], why);
             }
         }
@@ -74,12 +72,16 @@ pub(super) fn check(fit: &mut Fit<'_>, config: &Config) {
             };
             heads.check_sizes(fit);
             heads.check(fit, "model.attention", &model.attention, Looks::Back);
-            if !model.attention.can_decode() && config.validation.samples > 0 {
-                let why = format!(
-                    "{}, and so there are no samples: write validation.samples = 0",
-                    cannot_decode(&model.attention)
-                );
-                fit.misfit(&["model.attention"], why);
+            match model.attention.capabilities().decoding {
+                Err(reason) if config.validation.samples > 0 => {
+                    let name = model.attention.mechanism();
+                    let why = format!(
+                        "{name} cannot decode token by token: {reason}; write \
+                         validation.samples = 0 to train it without samples"
+                    );
+                    fit.misfit(&["model.attention"], why);
+                }
+                Ok(()) | Err(_) => {}
             }
         }
         Model::Classifier(model) => {
@@ -94,17 +96,6 @@ pub(super) fn check(fit: &mut Fit<'_>, config: &Config) {
             heads.check(fit, "model.attention", &model.attention, Looks::BothWays);
         }
         Model::Seq2Seq(_) | Model::Han(_) => {}
-    }
-}
-
-fn cannot_decode(mechanism: &MechanismConfig) -> String {
-    let word = mechanism.mechanism();
-    match mechanism {
-        MechanismConfig::Strided { .. } => {
-            format!("{word} without a stride cannot go place by place")
-        }
-        MechanismConfig::Fixed { .. } => format!("{word} without a block cannot go place by place"),
-        _ => format!("{word} cannot go place by place"),
     }
 }
 
@@ -130,15 +121,15 @@ impl Heads<'_> {
 
     fn check(&self, fit: &mut Fit<'_>, key: &str, mechanism: &MechanismConfig, looks: Looks) {
         let word = mechanism.mechanism();
-        let place = match (looks, word) {
-            (Looks::BothWays, Mechanism::Retention) => {
-                Some("what it forgets is behind, and an encoder looks ahead, too")
-            }
-            (Looks::Across, _) => cannot_look_across(word),
-            _ => None,
+        let capabilities = mechanism.capabilities();
+        let (what, support) = match looks {
+            Looks::BothWays => ("bidirectional attention", capabilities.bidirectional),
+            Looks::Back => ("causal attention", Ok(())),
+            Looks::Across => ("cross-attention", capabilities.cross_attention),
         };
-        if let Some(why) = place {
-            fit.misfit(&[key], format!("{word} cannot be used there: {why}"));
+        if let Err(reason) = support {
+            let why = format!("{word} cannot be used for {what}: {reason}");
+            fit.misfit(&[key], why);
             return;
         }
         let own = mechanism.kv_heads(self.heads);
@@ -157,62 +148,28 @@ impl Heads<'_> {
             }
         }
         let (heads, fewer) = (self.heads, self.kv_heads.filter(|few| *few != self.heads));
-        if let (Mechanism::Lsh, Some(kv_heads)) = (word, fewer) {
+        if let (KvHeads::FromQueries, Some(kv_heads)) = (capabilities.kv_heads, fewer) {
             let why = format!(
-                "{word} makes a key of each query: kv_heads = {kv_heads} must be heads = {heads}"
+                "{word} uses its queries as keys: kv_heads = {kv_heads} must be heads = {heads}"
             );
             fit.misfit(&["model.kv_heads"], why);
         }
         let is_alibi = *self.positions == Positions::Alibi && looks != Looks::Across;
-        for (keys, option, is_asked_for) in [
+        let has_dropout = self.dropout > 0.0;
+        let options = capabilities.options;
+        for (keys, option, is_asked_for, support) in [
             (
                 "model.attention_dropout",
                 "attention_dropout",
-                self.dropout > 0.0,
+                has_dropout,
+                options.dropout,
             ),
-            ("model.positions", "alibi", is_alibi),
+            ("model.positions", "alibi", is_alibi, options.alibi),
         ] {
-            let why = match word {
-                Mechanism::Linear | Mechanism::Performer | Mechanism::Retention => {
-                    "has no scores or weights for it to change"
-                }
-                Mechanism::Lsh => "sorts places by their hashes, which it cannot follow",
-                _ => continue,
-            };
-            if is_asked_for {
-                fit.misfit(
-                    &[keys],
-                    format!("{option} cannot be used with {key} = {word}, which {why}"),
-                );
+            if let (true, Err(reason)) = (is_asked_for, support) {
+                let why = format!("{option} is not supported by {key} = {word}: {reason}");
+                fit.misfit(&[keys], why);
             }
         }
-    }
-}
-
-/// Why a mechanism cannot look from one sequence at another.
-fn cannot_look_across(mechanism: Mechanism) -> Option<&'static str> {
-    match mechanism {
-        Mechanism::SlidingWindow
-        | Mechanism::Block
-        | Mechanism::Strided
-        | Mechanism::Fixed
-        | Mechanism::Longformer
-        | Mechanism::BigBird => Some("it sees by places of one sequence, and there are two"),
-        Mechanism::Lsh => Some("it makes its keys of its queries, and has no others"),
-        Mechanism::Retention => {
-            Some("what it forgets is behind, and nothing of another sequence is")
-        }
-        Mechanism::Standard
-        | Mechanism::Flash
-        | Mechanism::MultiQuery
-        | Mechanism::GroupedQuery
-        | Mechanism::Dot
-        | Mechanism::Multiplicative
-        | Mechanism::Additive
-        | Mechanism::Hard
-        | Mechanism::LocalM
-        | Mechanism::LocalP
-        | Mechanism::Linear
-        | Mechanism::Performer => None,
     }
 }

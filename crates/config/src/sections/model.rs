@@ -1,10 +1,10 @@
 //! `[model]`: what learns.
 
-use zoo_spec::MechanismConfig;
+use zoo_spec::{MECHANISMS, Mechanism, MechanismConfig};
 
 use crate::keys::{
-    Choice, HEADS, LAYERS, LENGTH, MECHANISMS, POSITIVE, Presence, SHARE, Values, WIDTH, count,
-    keys, kinds, words,
+    Choice, HEADS, LAYERS, LENGTH, POSITIVE, Presence, SHARE, Values, WIDTH, count, keys, kinds,
+    words,
 };
 
 kinds! {
@@ -46,11 +46,11 @@ keys! {
         /// Numbers between the matrices of a feed-forward network.
         d_feed_forward: Option<usize> = None, count(1, 1 << 22), Presence::Optional(FEED_FORWARD);
         /// How the source attends to itself.
-        encoder_attention: MechanismConfig = MechanismConfig::Flash, ATTENTION;
+        encoder_attention: MechanismConfig = MechanismConfig::from(Mechanism::Flash), ATTENTION;
         /// How the target attends to itself.
-        decoder_attention: MechanismConfig = MechanismConfig::Flash, ATTENTION;
+        decoder_attention: MechanismConfig = MechanismConfig::from(Mechanism::Flash), ATTENTION;
         /// How the target attends to the source.
-        cross_attention: MechanismConfig = MechanismConfig::Flash, ATTENTION;
+        cross_attention: MechanismConfig = MechanismConfig::from(Mechanism::Flash), ATTENTION;
         /// Where layers normalise.
         norm: Norm = Norm::Pre, Values::Words(Norm::WORDS);
         /// Whether there is a norm after the last layers.
@@ -134,7 +134,7 @@ keys! {
         /// Numbers between the matrices of a feed-forward network.
         d_feed_forward: Option<usize> = None, count(1, 1 << 22), Presence::Optional(FEED_FORWARD);
         /// How the text attends to itself.
-        attention: MechanismConfig = MechanismConfig::Flash, ATTENTION;
+        attention: MechanismConfig = MechanismConfig::from(Mechanism::Flash), ATTENTION;
         /// How it learns where tokens are.
         positions: Positions = Positions::Learned(LearnedPositions { longest: None }), POSITIONS;
         /// What feed-forward networks do between their matrices.
@@ -168,7 +168,7 @@ keys! {
         /// Numbers between the matrices of a feed-forward network.
         d_feed_forward: Option<usize> = None, count(1, 1 << 22), Presence::Optional(FEED_FORWARD);
         /// How the text attends to itself.
-        attention: MechanismConfig = MechanismConfig::Flash, ATTENTION;
+        attention: MechanismConfig = MechanismConfig::from(Mechanism::Flash), ATTENTION;
         /// How a sequence becomes one vector.
         pooling: Pooling = Pooling::Mean, Values::Words(Pooling::WORDS);
         /// Where layers normalise.

@@ -4,7 +4,7 @@
 
 use burn::tensor::Device;
 use libtest_mimic::{Failed, Trial};
-use zoo_attention::{AttentionShape, Lsh, MechanismConfig};
+use zoo_attention::{AttentionShape, Hashing, Lsh, MechanismConfig};
 use zoo_conformance::Tensors;
 use zoo_oracle::{Problem, find};
 
@@ -56,11 +56,11 @@ pub(crate) fn splits_hashes(
     problem: &Problem,
     device: &Device,
 ) -> Result<[bool; 2], Failed> {
-    let &MechanismConfig::Lsh {
+    let &MechanismConfig::Lsh(Lsh {
         bucket,
         rounds,
         seed,
-    } = mechanism
+    }) = mechanism
     else {
         return Err(format!("{mechanism:?} has no hashes").into());
     };
@@ -82,7 +82,7 @@ pub(crate) fn splits_hashes(
 
 fn chunks_split_hashes(device: &Device) -> Result<(), Failed> {
     for (mechanism, problem) in crate::lsh::problems() {
-        let &MechanismConfig::Lsh { bucket, .. } = &mechanism else {
+        let &MechanismConfig::Lsh(Lsh { bucket, .. }) = &mechanism else {
             continue;
         };
         // One chunk holds everything; a single position has one hash.

@@ -1,6 +1,7 @@
 //! Mechanisms one place after the other, with all that options may say.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use zoo_attention::mechanisms::SlidingWindow;
 
 use burn::tensor::{Bool, DType, Device, Distribution, Tensor};
 use libtest_mimic::{Failed, Trial};
@@ -85,11 +86,11 @@ fn last_is_the_same(
     let [_, heads, places, _] = tensors[0].dims();
     let device = &tensors[0].device();
     differs_from_full(mechanism, heads, [places; 2], Mask::Causal, device)?;
-    let mut cache = filled(mechanism.clone(), tensors, places - 1, step)?;
+    let mut cache = filled(*mechanism, tensors, places - 1, step)?;
     let [query, key, value] = at(tensors, places - 1);
     let got = cache.step(query, key, value, step);
     let [query, key, value] = tensors.clone();
-    let all = attend(mechanism.clone(), query, key, value, at_once);
+    let all = attend(*mechanism, query, key, value, at_once);
     same(got, all.slice_dim(2, places - 1..places))
 }
 
@@ -116,11 +117,11 @@ const TESTS: &[(&str, Test)] = &[
         let step = AttentionOptions::new().with_pattern(padding(6, device));
         let at_once = AttentionOptions::new().with_pattern(Pattern::Causal.and(padding(6, device)));
         for mechanism in [
-            MechanismConfig::Flash,
-            MechanismConfig::Standard,
+            MechanismConfig::from(Mechanism::Flash),
+            MechanismConfig::from(Mechanism::Standard),
             // The last query sees padding in its window, and a key before it.
-            MechanismConfig::SlidingWindow { window: 4 },
-            MechanismConfig::Additive,
+            MechanismConfig::SlidingWindow(SlidingWindow { window: 4 }),
+            MechanismConfig::from(Mechanism::Additive),
         ] {
             last_is_the_same(&mechanism, &tensors, &step, &at_once)
                 .map_err(|error| format!("{mechanism:?}: {error:?}"))?;
@@ -152,7 +153,7 @@ const TESTS: &[(&str, Test)] = &[
         ] {
             let small = small_for_tests(mechanism);
             differs_from_full(&small, 2, [4; 2], Mask::Causal, device)?;
-            let mut one = filled(small.clone(), &tensors, 3, &options)?;
+            let mut one = filled(small, &tensors, 3, &options)?;
             let mut other = one.clone();
             let [query, key, value] = at(&tensors, 3);
             let elsewhere = [&key, &value].map(|tensor| tensor.clone().mul_scalar(-3.0));
@@ -204,7 +205,7 @@ const TESTS: &[(&str, Test)] = &[
         };
         is_refused(
             || step(falling.clone()),
-            "a step of decoding: there are no scores or weights for a ALiBi to change",
+            "a step of decoding: ALiBi is not supported, since it computes no scores or weights",
         )?;
         let padded = AttentionOptions::new().with_pattern(padding(1, device));
         is_refused(
@@ -329,7 +330,7 @@ fn a_refused_append_changes_nothing(device: &Device, other: DType) -> Result<(),
 /// The same for a step of a mechanism that keeps keys, a window of them, or a state.
 fn a_refused_step_changes_nothing(device: &Device, other: DType) -> Result<(), Failed> {
     let tensors = drawn(4, device);
-    let window = MechanismConfig::SlidingWindow { window: 1 };
+    let window = MechanismConfig::SlidingWindow(SlidingWindow { window: 1 });
     let mechanisms: [MechanismConfig; 4] = [
         Mechanism::Flash.into(),
         window,
@@ -341,7 +342,7 @@ fn a_refused_step_changes_nothing(device: &Device, other: DType) -> Result<(), F
         let step = |cache: &mut DecodeCache, [query, key, value]: [Tensor<4>; 3]| {
             cache.step(query, key, value, &options)
         };
-        let mut cache = filled(mechanism.clone(), &tensors, 3, &options)?;
+        let mut cache = filled(mechanism, &tensors, 3, &options)?;
         let mut untouched = cache.clone();
         let zeros = |dims: [usize; 4]| Tensor::<4>::zeros(dims, device);
         let fitting = || zeros([2, 2, 1, 4]);

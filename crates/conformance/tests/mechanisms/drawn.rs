@@ -5,6 +5,10 @@
 use libtest_mimic::{Failed, Trial};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
+use zoo_attention::mechanisms::{
+    BigBird, Block, Fixed, GroupedQuery, Hard, Linear, LocalM, LocalP, Longformer, Lsh, Performer,
+    SlidingWindow, Strided,
+};
 use zoo_attention::{LinearFeatures, Mechanism, MechanismConfig};
 use zoo_backend::Opened;
 use zoo_conformance::{Tensors, check_forward, check_gradients, given};
@@ -107,55 +111,59 @@ fn sizes(mechanism: Mechanism) -> BoxedStrategy<MechanismConfig> {
         | Mechanism::Additive
         | Mechanism::Retention => Just(mechanism.into()).boxed(),
         Mechanism::Hard => (0.3..3.0, any::<u64>())
-            .prop_map(|(temperature, seed)| MechanismConfig::Hard { temperature, seed })
+            .prop_map(|(temperature, seed)| MechanismConfig::Hard(Hard { temperature, seed }))
             .boxed(),
         Mechanism::SlidingWindow => size()
-            .prop_map(|window| MechanismConfig::SlidingWindow { window: window - 1 })
+            .prop_map(|window| MechanismConfig::SlidingWindow(SlidingWindow { window: window - 1 }))
             .boxed(),
         Mechanism::LocalM => size()
-            .prop_map(|window| MechanismConfig::LocalM { window: window - 1 })
+            .prop_map(|window| MechanismConfig::LocalM(LocalM { window: window - 1 }))
             .boxed(),
         Mechanism::LocalP => size()
-            .prop_map(|window| MechanismConfig::LocalP { window })
+            .prop_map(|window| MechanismConfig::LocalP(LocalP { window }))
             .boxed(),
         Mechanism::Block => size()
-            .prop_map(|size| MechanismConfig::Block { size })
+            .prop_map(|size| MechanismConfig::Block(Block { size }))
             .boxed(),
         Mechanism::Strided => proptest::option::of(size())
-            .prop_map(|stride| MechanismConfig::Strided { stride })
+            .prop_map(|stride| MechanismConfig::Strided(Strided { stride }))
             .boxed(),
         Mechanism::Fixed => (proptest::option::of(size()), 0..6usize)
-            .prop_map(|(block, summary)| MechanismConfig::Fixed { block, summary })
+            .prop_map(|(block, summary)| MechanismConfig::Fixed(Fixed { block, summary }))
             .boxed(),
         Mechanism::Longformer => (size(), 0..4usize)
-            .prop_map(|(window, global)| MechanismConfig::Longformer { window, global })
+            .prop_map(|(window, global)| MechanismConfig::Longformer(Longformer { window, global }))
             .boxed(),
         Mechanism::BigBird => (1..30usize, 0..3usize, 0..3usize, 0..4usize, any::<u64>())
-            .prop_map(
-                |(block, neighbours, global, random, seed)| MechanismConfig::BigBird {
+            .prop_map(|(block, neighbours, global, random, seed)| {
+                MechanismConfig::BigBird(BigBird {
                     block,
                     neighbours,
                     global,
                     random,
                     seed,
-                },
-            )
+                })
+            })
             .boxed(),
         Mechanism::Lsh => (size(), 1..4usize, any::<u64>())
-            .prop_map(|(bucket, rounds, seed)| MechanismConfig::Lsh {
-                bucket,
-                rounds,
-                seed,
+            .prop_map(|(bucket, rounds, seed)| {
+                MechanismConfig::Lsh(Lsh {
+                    bucket,
+                    rounds,
+                    seed,
+                })
             })
             .boxed(),
         Mechanism::Linear => prop_oneof![Just(LinearFeatures::Elu1), Just(LinearFeatures::Relu)]
-            .prop_map(|features| MechanismConfig::Linear { features })
+            .prop_map(|features| MechanismConfig::Linear(Linear { features }))
             .boxed(),
         Mechanism::Performer => (1..40usize, any::<u64>())
-            .prop_map(|(features, seed)| MechanismConfig::Performer {
-                features,
-                seed,
-                redraw: None,
+            .prop_map(|(features, seed)| {
+                MechanismConfig::Performer(Performer {
+                    features,
+                    seed,
+                    redraw: None,
+                })
             })
             .boxed(),
     }
@@ -165,16 +173,17 @@ fn sizes(mechanism: Mechanism) -> BoxedStrategy<MechanismConfig> {
 fn fitted(mechanism: MechanismConfig, problem: Problem) -> (MechanismConfig, Problem) {
     let kv_heads = Some(problem.kv_heads);
     match mechanism {
-        MechanismConfig::MultiQuery => (
+        MechanismConfig::MultiQuery(_) => (
             mechanism,
             Problem {
                 kv_heads: 1,
                 ..problem
             },
         ),
-        MechanismConfig::GroupedQuery { .. } => {
-            (MechanismConfig::GroupedQuery { kv_heads }, problem)
-        }
+        MechanismConfig::GroupedQuery(_) => (
+            MechanismConfig::GroupedQuery(GroupedQuery { kv_heads }),
+            problem,
+        ),
         _ => (mechanism, problem),
     }
 }

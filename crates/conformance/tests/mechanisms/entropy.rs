@@ -260,7 +260,7 @@ fn entropy_after_learning(coefficient: f64, device: &Device) -> Result<f32, Fail
     .into_iter()
     .collect();
     let mut attention = MultiHeadAttentionConfig::new(8, 2)
-        .with_mechanism(MechanismConfig::Flash)
+        .with_mechanism(MechanismConfig::from(Mechanism::Flash))
         .init(device)
         .with_pytorch_weights(weights)?;
     let x = Tensor::<2>::from_data(draw("x", 48, 8, 1.0), device).reshape([8, 6, 8]);

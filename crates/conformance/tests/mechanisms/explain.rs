@@ -16,8 +16,8 @@ use zoo_oracle::{
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
     let mut trials = Vec::new();
     let mut mechanisms = crate::others::mechanisms();
-    mechanisms.push(("standard", MechanismConfig::Standard));
-    mechanisms.push(("flash", MechanismConfig::Flash));
+    mechanisms.push(("standard", MechanismConfig::from(Mechanism::Standard)));
+    mechanisms.push(("flash", MechanismConfig::from(Mechanism::Flash)));
     for (name, mechanism) in mechanisms {
         for problem in PROBLEMS {
             let problem = Problem {
@@ -28,14 +28,14 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
             if !takes(&mechanism, &problem) {
                 continue;
             }
-            let (mechanism, device) = (mechanism.clone(), opened.device.clone());
+            let (mechanism, device) = (mechanism, opened.device.clone());
             let trial = format!("explain/{name}/{}", problem.name);
             trials.push(Trial::test(trial, move || {
                 says_what_was_done(&mechanism, &problem, DType::F32, &device)
             }));
         }
         for (word, dtype) in crate::half_types(opened) {
-            let (mechanism, device) = (mechanism.clone(), opened.device.clone());
+            let (mechanism, device) = (mechanism, opened.device.clone());
             trials.push(Trial::test(format!("explain/{name}/{word}"), move || {
                 let [problem, _] = crate::others::aligned_problems(&mechanism);
                 says_what_was_done(&mechanism, &problem, dtype, &device)
@@ -91,7 +91,7 @@ fn says_what_was_done(
     let inputs = tensors.inputs();
     let rows = some_rows(problem.seq_q);
     let (query, key) = (tensors.query.clone(), tensors.key.clone());
-    let explained = explain(mechanism.clone(), query, key, &tensors.options, &rows);
+    let explained = explain(*mechanism, query, key, &tensors.options, &rows);
     let dims = [problem.batch, problem.heads, rows.len(), problem.seq_k];
     if explained.dims() != dims {
         return Err(format!("{:?} instead of {dims:?}", explained.dims()).into());
@@ -225,8 +225,8 @@ const TESTS: &[(&str, Test)] = &[
             || {
                 explain(Mechanism::Linear, zeros(), zeros(), &options, &[0]);
             },
-            "linear attention: queries see everything or what is before them, and of that key \
-             lengths or key padding; got blocks",
+            "linear attention: it accepts full and causal patterns, key lengths and key \
+             padding only, got blocks",
         )
     }),
 ];

@@ -36,7 +36,7 @@ pub(crate) fn trials(device: &Device) -> Vec<Trial> {
         for (name, constant) in CONSTANTS {
             for learns in [false, true] {
                 let pass = if learns { "and-learns" } else { "alone" };
-                let (own, on) = (mechanism.clone(), device.clone());
+                let (own, on) = (mechanism, device.clone());
                 let name = format!("{}/masked-by/{name}/{pass}", mechanism.mechanism());
                 let problem = masked(&own).expect("it takes a bias");
                 trials.push(Trial::test(name, move || {
@@ -46,7 +46,7 @@ pub(crate) fn trials(device: &Device) -> Vec<Trial> {
         }
         for (name, size) in SCORES {
             for seq_q in [150, 5] {
-                let (own, on) = (mechanism.clone(), device.clone());
+                let (own, on) = (mechanism, device.clone());
                 let name = format!("{}/scores-of/{name}/queries-{seq_q}", mechanism.mechanism());
                 trials.push(Trial::test(name, move || scores_of(&own, size, seq_q, &on)));
             }
@@ -61,7 +61,7 @@ pub(crate) fn trials(device: &Device) -> Vec<Trial> {
             continue;
         };
         for (constant_name, constant) in [CONSTANTS[2], CONSTANTS[5]] {
-            let (own, problem, on) = (mechanism.clone(), problem.clone(), device.clone());
+            let (own, problem, on) = (mechanism, problem.clone(), device.clone());
             let name = format!("{name}/masked-by/{constant_name}/alone");
             trials.push(Trial::test(name, move || {
                 masked_by(&own, &problem, constant, false, &on)

@@ -26,7 +26,7 @@ pub(crate) fn trials(device: &Device) -> Vec<Trial> {
     let mut trials = Vec::new();
     for (name, mechanism) in both.into_iter().chain(others::mechanisms()) {
         for (garbage_name, garbage) in GARBAGE {
-            let (of_padding, on) = (mechanism.clone(), device.clone().autodiff());
+            let (of_padding, on) = (mechanism, device.clone().autodiff());
             trials.push(Trial::test(
                 format!("{name}/hidden/{garbage_name}-in-padding"),
                 move || in_padding(&of_padding, &on, garbage),
@@ -34,7 +34,7 @@ pub(crate) fn trials(device: &Device) -> Vec<Trial> {
             let Some(problem) = taken(&mechanism, &Mask::Causal) else {
                 continue;
             };
-            let (mechanism, on) = (mechanism.clone(), device.clone());
+            let (mechanism, on) = (mechanism, device.clone());
             trials.push(Trial::test(
                 format!("{name}/hidden/{garbage_name}-in-the-future"),
                 move || in_the_future(&mechanism, &problem, &on, garbage),

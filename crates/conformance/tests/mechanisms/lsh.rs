@@ -2,7 +2,9 @@
 
 use burn::tensor::{Bool, Device, Tensor, TensorData};
 use libtest_mimic::{Failed, Trial};
-use zoo_attention::{AttentionOptions, Dropout, Lsh, MechanismConfig, Pattern, lsh, standard};
+use zoo_attention::{
+    AttentionOptions, Dropout, Hashing, Lsh, MechanismConfig, Pattern, lsh, standard,
+};
 use zoo_conformance::{
     Tensors, all_queries, check_forward, check_gradients, judge_gradients, numbers,
 };
@@ -13,7 +15,7 @@ pub(crate) fn trials(device: &Device) -> Vec<Trial> {
     for (mechanism, problem) in problems() {
         let name = format!("lsh/{}", problem.name);
         trials.push(crate::judged(format!("{name}/forward"), {
-            let (mechanism, problem, device) = (mechanism.clone(), problem.clone(), device.clone());
+            let (mechanism, problem, device) = (mechanism, problem.clone(), device.clone());
             move || check_forward(&mechanism, &problem, &device)
         }));
         let device = device.clone();
@@ -35,11 +37,11 @@ pub(crate) fn trials(device: &Device) -> Vec<Trial> {
 }
 
 fn by(bucket: usize, rounds: usize) -> MechanismConfig {
-    MechanismConfig::Lsh {
+    MechanismConfig::Lsh(Lsh {
         bucket,
         rounds,
         seed: 1,
-    }
+    })
 }
 
 /// Several examples and heads, lengths that are no multiple of the bucket, and every way
@@ -313,7 +315,7 @@ const MISUSES: &[Misuse] = &[
     (
         "alibi",
         |device| with(device, &AttentionOptions::new().with_alibi([0.5, 0.5])),
-        "lsh attention: places are sorted by their hashes, which ALiBi cannot follow",
+        "lsh attention: ALiBi is not supported, since it sorts positions by their hashes",
     ),
     (
         "bias",
@@ -321,7 +323,7 @@ const MISUSES: &[Misuse] = &[
             let bias = Tensor::zeros([1, 1, 1, 6], device);
             with(device, &AttentionOptions::new().with_bias(bias));
         },
-        "lsh attention: places are sorted by their hashes, which a bias cannot follow",
+        "lsh attention: a bias is not supported, since it sorts positions by their hashes",
     ),
     (
         "dropout",
@@ -329,7 +331,7 @@ const MISUSES: &[Misuse] = &[
             let dropout = Dropout::new(0.1, 0);
             with(device, &AttentionOptions::new().with_dropout(dropout));
         },
-        "lsh attention: places are sorted by their hashes, which dropout cannot follow",
+        "lsh attention: dropout is not supported, since it sorts positions by their hashes",
     ),
     (
         "no-bucket",

@@ -85,17 +85,17 @@ fn trials(opened: &Opened) -> Vec<Trial> {
         for problem in catalogue() {
             let name = format!("{mechanism}/{}", problem.name);
             trials.push(judged(format!("{name}/forward"), {
-                let (config, problem, device) = (config.clone(), problem.clone(), device.clone());
+                let (config, problem, device) = (config, problem.clone(), device.clone());
                 move || check_forward(&config, &problem, &device)
             }));
             trials.push(judged(format!("{name}/gradients"), {
-                let (config, problem, device) = (config.clone(), problem.clone(), device.clone());
+                let (config, problem, device) = (config, problem.clone(), device.clone());
                 move || check_gradients(&config, &problem, &device)
             }));
             for (word, dtype) in half_types(opened) {
                 trials.push(judged(format!("{name}/{word}"), {
                     let device = device.clone().autodiff();
-                    let (config, problem) = (config.clone(), problem.clone());
+                    let (config, problem) = (config, problem.clone());
                     move || {
                         let tensors = Tensors::new(&problem, &problem.inputs(), &device);
                         let queries = all_queries(&problem);

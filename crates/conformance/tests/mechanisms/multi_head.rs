@@ -181,11 +181,11 @@ const TESTS: &[(&str, Test)] = &[
         let device = &device.clone().autodiff();
         let (bucket, rounds, seed) = (2, 3, 5);
         let attention = MultiHeadAttentionConfig::new(12, 2)
-            .with_mechanism(MechanismConfig::Lsh {
+            .with_mechanism(MechanismConfig::Lsh(Lsh {
                 bucket,
                 rounds,
                 seed,
-            })
+            }))
             .with_positions(Positions::Rotary { theta: 1e4 })
             .with_qk_norm(true)
             .init(device);
@@ -271,7 +271,7 @@ const TESTS: &[(&str, Test)] = &[
             let mechanism = MechanismConfig::from(mechanism);
             for heads in [2, 6, 8, 12] {
                 let config = MultiHeadAttentionConfig::new(d_head * heads, heads);
-                let attention = config.with_mechanism(mechanism.clone()).init(device);
+                let attention = config.with_mechanism(mechanism).init(device);
                 let kv_heads = kv_heads_of(&mechanism, heads).ok_or("it says how many")?;
                 let [_, width] = attention.value.weight.dims();
                 if width != kv_heads * d_head {
@@ -293,7 +293,7 @@ const TESTS: &[(&str, Test)] = &[
             let x = || x.clone();
             let weighed = attention.forward_with_weights(x(), x(), x(), Pattern::Causal);
             let error = match weighed {
-                Ok((result, weights)) if mechanism.holds_weights() => {
+                Ok((result, weights)) if mechanism.returns_weights() => {
                     if weights.dims() != [1, SMALL_HEADS, SEQ, SEQ] {
                         return Err(format!("{mechanism}: {:?}", weights.dims()).into());
                     }
@@ -307,7 +307,7 @@ const TESTS: &[(&str, Test)] = &[
                 "mechanism {mechanism} never holds its weights; these do, and return them: \
                  standard, additive, hard, local-p"
             );
-            if mechanism.holds_weights() || error != message {
+            if mechanism.returns_weights() || error != message {
                 return Err(error.into());
             }
         }

@@ -4,6 +4,7 @@
 
 use burn::tensor::{Device, Tensor};
 use libtest_mimic::{Failed, Trial};
+use zoo_attention::mechanisms::{BigBird, Fixed, Linear, Performer, Strided};
 use zoo_attention::{
     AttentionOptions, FeatureMap, LinearFeatures, Mechanism, MechanismConfig, Pattern,
     RandomFeatures, attend, linear, standard,
@@ -24,7 +25,7 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
             if !takes(&mechanism, &problem) {
                 continue;
             }
-            let (mechanism, device) = (mechanism.clone(), opened.device.clone());
+            let (mechanism, device) = (mechanism, opened.device.clone());
             let trial = format!("{name}/{}/gradients", problem.name);
             trials.push(crate::judged(trial, move || {
                 check_gradients(&mechanism, &problem, &device)
@@ -38,7 +39,6 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
             let problems = if opened.software { 1 } else { 2 };
             for problem in aligned_problems(&config).into_iter().take(problems) {
                 let device = opened.device.clone().autodiff();
-                let config = config.clone();
                 let name = format!("{mechanism}/{}/{word}", problem.name);
                 trials.push(crate::judged(name, move || {
                     let tensors = Tensors::new(&problem, &problem.inputs(), &device).cast(dtype);
@@ -93,8 +93,8 @@ fn long_ones() -> Vec<(&'static str, MechanismConfig, Problem)> {
         mask: Mask::Causal,
         ..Problem::new("groups-of-groups", [1, 1, 2200, 2200, 4])
     };
-    let strided = |stride| MechanismConfig::Strided { stride };
-    let fixed = |block, summary| MechanismConfig::Fixed { block, summary };
+    let strided = |stride| MechanismConfig::Strided(Strided { stride });
+    let fixed = |block, summary| MechanismConfig::Fixed(Fixed { block, summary });
     vec![
         ("strided", strided(None), grouped.clone()),
         ("strided-by-16", strided(Some(16)), grouped.clone()),
@@ -110,29 +110,29 @@ fn long_ones() -> Vec<(&'static str, MechanismConfig, Problem)> {
 /// Every mechanism but those that are full attention, at [small sizes](small_for_tests), and
 /// some at others: sizes that follow from the length, several summaries, other features.
 pub(crate) fn mechanisms() -> Vec<(&'static str, MechanismConfig)> {
-    let fixed = |block, summary| MechanismConfig::Fixed { block, summary };
+    let fixed = |block, summary| MechanismConfig::Fixed(Fixed { block, summary });
     let others = [
         (
             "strided-by-length",
-            MechanismConfig::Strided { stride: None },
+            MechanismConfig::Strided(Strided { stride: None }),
         ),
         ("fixed-by-length", fixed(None, 1)),
         ("fixed-with-two-summaries", fixed(Some(3), 2)),
         (
             "bigbird-with-neighbours",
-            MechanismConfig::BigBird {
+            MechanismConfig::BigBird(BigBird {
                 block: 2,
                 neighbours: 1,
                 global: 1,
                 random: 1,
                 seed: 5,
-            },
+            }),
         ),
         (
             "linear-relu",
-            MechanismConfig::Linear {
+            MechanismConfig::Linear(Linear {
                 features: LinearFeatures::Relu,
-            },
+            }),
         ),
     ];
     (Mechanism::ALL.into_iter())
@@ -228,8 +228,8 @@ const TESTS: &[(&str, Test)] = &[
             device,
             Mechanism::Linear,
             &options,
-            "linear attention: queries see everything or what is before them, and of that key \
-             lengths or key padding; got blocks",
+            "linear attention: it accepts full and causal patterns, key lengths and key padding \
+             only, got blocks",
         )
     }),
     ("linear/refuses-what-changes-scores", |device| {
@@ -237,7 +237,7 @@ const TESTS: &[(&str, Test)] = &[
             device,
             Mechanism::Performer,
             &AttentionOptions::new().with_softcap(3.0),
-            "linear attention: there are no scores or weights for a softcap to change",
+            "linear attention: softcap is not supported, since it computes no scores or weights",
         )
     }),
     ("retention/must-be-causal", |device| {
@@ -245,22 +245,22 @@ const TESTS: &[(&str, Test)] = &[
             device,
             Mechanism::Retention,
             &AttentionOptions::new(),
-            "retention: what is forgotten is behind: the pattern must be causal, got a full pattern",
+            "retention: it is causal, so the pattern must be causal, got a full pattern",
         )
     }),
     ("strided/refuses-a-stride-of-zero", |device| {
         is_refused(
             device,
-            MechanismConfig::Strided { stride: Some(0) },
+            MechanismConfig::Strided(Strided { stride: Some(0) }),
             &AttentionOptions::new(),
             "strided attention: a stride must be at least 1, got 0",
         )
     }),
     ("fixed/refuses-blocks-of-nothing", |device| {
-        let empty = MechanismConfig::Fixed {
+        let empty = MechanismConfig::Fixed(Fixed {
             block: Some(0),
             summary: 1,
-        };
+        });
         is_refused(
             device,
             empty,
@@ -269,11 +269,11 @@ const TESTS: &[(&str, Test)] = &[
         )
     }),
     ("performer/refuses-no-features", |device| {
-        let none = MechanismConfig::Performer {
+        let none = MechanismConfig::Performer(Performer {
             features: 0,
             seed: 0,
             redraw: None,
-        };
+        });
         is_refused(
             device,
             none,
@@ -339,7 +339,7 @@ fn is_refused(
     let zeros = || Tensor::<4>::zeros([1, 2, 4, 4], device);
     crate::misuses::is_refused(
         || {
-            attend(mechanism.clone(), zeros(), zeros(), zeros(), options);
+            attend(mechanism, zeros(), zeros(), zeros(), options);
         },
         message,
     )

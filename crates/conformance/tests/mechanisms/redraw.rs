@@ -1,6 +1,6 @@
 //! Random features that are drawn anew while a layer learns, and only then.
 
-use std::num::NonZeroUsize;
+use zoo_attention::mechanisms::Performer;
 
 use burn::module::Module;
 use burn::store::ModuleRecord;
@@ -23,11 +23,11 @@ pub(crate) fn trials(device: &Device) -> impl Iterator<Item = Trial> {
 
 /// Few features: another draw is another result.
 fn performer(redraw: usize) -> MechanismConfig {
-    MechanismConfig::Performer {
+    MechanismConfig::Performer(Performer {
         features: 12,
         seed: 4,
-        redraw: NonZeroUsize::new(redraw),
-    }
+        redraw: Some(redraw),
+    })
 }
 
 fn layer(mechanism: MechanismConfig, device: &Device) -> MultiHeadAttention {

@@ -126,7 +126,7 @@ fn gradients(
     if extras == Extras::BiasAndDropout {
         options = options.with_bias(bias).with_dropout(Dropout::new(0.2, 5));
     }
-    let context = attend(mechanism.clone(), query, key, value, &options);
+    let context = attend(*mechanism, query, key, value, &options);
     let gradients = (context * upstream.clone()).sum().backward();
     inputs.each_ref().map(|input| {
         let gradient = input.grad(&gradients);

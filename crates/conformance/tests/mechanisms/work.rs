@@ -2,6 +2,7 @@
 
 use burn::tensor::Device;
 use libtest_mimic::Trial;
+use zoo_attention::mechanisms::SlidingWindow;
 use zoo_attention::{Mechanism, MechanismConfig, MultiHeadAttentionConfig};
 
 pub(crate) fn trial(device: &Device) -> Trial {
@@ -19,7 +20,7 @@ pub(crate) fn trial(device: &Device) -> Trial {
         let causal = flops(flash(), [3, 5], true);
         assert_eq!(causal, projections + 2.0 * 12.0 * by_pair);
 
-        let window = MechanismConfig::SlidingWindow { window: 1 };
+        let window = MechanismConfig::SlidingWindow(SlidingWindow { window: 1 });
         let neighbours = flops(window, [4, 4], false);
         assert_eq!(neighbours, projections + 2.0 * 10.0 * by_pair);
 

@@ -3,6 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use libtest_mimic::{Failed, Trial};
+use zoo_attention::mechanisms::Strided;
 use zoo_attention::{Mechanism, MechanismConfig};
 use zoo_models::{
     ClassifierConfig, ModelError, Norm, Pooling, PositionsConfig, Tokens, token_loss,
@@ -56,9 +57,12 @@ const LEARNING: [(Mechanism, Pooling); 3] = [
 /// Every pooling. A Transformer's encoder does the rest, and is tried with all mechanisms.
 fn padded() -> [(MechanismConfig, Pooling); 4] {
     [
-        (MechanismConfig::Flash, Pooling::Cls),
+        (MechanismConfig::from(Mechanism::Flash), Pooling::Cls),
         // The stride follows from the length.
-        (MechanismConfig::Strided { stride: None }, Pooling::Cls),
+        (
+            MechanismConfig::Strided(Strided { stride: None }),
+            Pooling::Cls,
+        ),
         (small_for_tests(Mechanism::Linear), Pooling::Mean),
         (small_for_tests(Mechanism::Lsh), Pooling::Attention),
     ]
@@ -134,9 +138,12 @@ fn padding_changes_nothing(
 
 const TESTS: &[(&str, Test)] = &[
     ("empty-sequences-have-an-answer", |device| {
-        for mechanism in [MechanismConfig::Flash, small_for_tests(Mechanism::Fixed)] {
+        for mechanism in [
+            MechanismConfig::from(Mechanism::Flash),
+            small_for_tests(Mechanism::Fixed),
+        ] {
             for pooling in POOLINGS {
-                let mut model = config(mechanism.clone(), pooling).init(device);
+                let mut model = config(mechanism, pooling).init(device);
                 let bias = Tensor::<1>::from_data([0.5, -2.0, 1.0], device);
                 model.head.bias = model.head.bias.map(|own| own.map(|_| bias.clone()));
                 let of = |rows: &[Vec<u32>]| -> Result<Tensor<2>, Failed> {
@@ -186,7 +193,8 @@ const TESTS: &[(&str, Test)] = &[
         )
     }),
     ("is-shown-in-a-table", |device| {
-        let model = config(MechanismConfig::Flash, Pooling::Attention).init(device);
+        let model =
+            config(MechanismConfig::from(Mechanism::Flash), Pooling::Attention).init(device);
         let parts = [
             "classifier of 1 layers, flash",
             "sinusoidal",
@@ -197,7 +205,7 @@ const TESTS: &[(&str, Test)] = &[
         has_parts(model.to_string(), parts)
     }),
     ("a-sequence-that-is-too-long-is-refused", |device| {
-        let model = config(MechanismConfig::Flash, Pooling::Cls)
+        let model = config(MechanismConfig::from(Mechanism::Flash), Pooling::Cls)
             .with_norm(Norm::Post)
             .with_positions(PositionsConfig::Learned { longest: 4 })
             .init(device);

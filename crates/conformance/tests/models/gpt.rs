@@ -3,6 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor, TensorData, activation};
 use libtest_mimic::{Failed, Trial};
+use zoo_attention::mechanisms::Performer;
 use zoo_attention::{Mechanism, MechanismConfig};
 use zoo_models::{
     Activation, Generative, Gpt, GptConfig, ModelError, PositionsConfig, Tokens, token_loss,
@@ -205,11 +206,11 @@ const TESTS: &[(&str, Test)] = &[
         let biases = 2 * (4 * 8 + 16 + 8 + 2 * 8) + 8;
         equal(count(config.clone().with_bias(false)), all - biases)?;
         // Random features are drawn, not learned.
-        let redrawn = config.with_mechanism(MechanismConfig::Performer {
+        let redrawn = config.with_mechanism(MechanismConfig::Performer(Performer {
             features: 4,
             seed: 0,
-            redraw: std::num::NonZeroUsize::new(5),
-        });
+            redraw: Some(5),
+        }));
         equal(count(redrawn), all)
     }),
     ("work-is-counted", |device| {
@@ -232,7 +233,7 @@ const TESTS: &[(&str, Test)] = &[
         has_parts(model.to_string(), parts)
     }),
     ("a-sequence-that-is-too-long-is-refused", |device| {
-        let model = config(MechanismConfig::Flash, LEARNED).init(device);
+        let model = config(MechanismConfig::from(Mechanism::Flash), LEARNED).init(device);
         let long = [vec![1; 13]];
         let refused = Tokens::new(&long, model.limits(), device);
         equal(
@@ -272,7 +273,7 @@ const TESTS: &[(&str, Test)] = &[
     }),
     ("dropout-is-for-training-alone", |device| {
         let autodiff = &device.clone().autodiff();
-        let dropping = config(MechanismConfig::Flash, LEARNED)
+        let dropping = config(MechanismConfig::from(Mechanism::Flash), LEARNED)
             .with_dropout(0.5)
             .init(autodiff);
         let tokens = |device: &Device| Tokens::new(&rows(), dropping.limits(), device);
@@ -314,7 +315,7 @@ const TESTS: &[(&str, Test)] = &[
         Ok(())
     }),
     ("rows-of-a-state-must-fit", |device| {
-        let model = config(MechanismConfig::Flash, LEARNED).init(device);
+        let model = config(MechanismConfig::from(Mechanism::Flash), LEARNED).init(device);
         let mut state = model.start(2)?;
         is_refused(
             || {

@@ -89,7 +89,7 @@ fn a_gpt_looks_there(mechanism: MechanismConfig, device: &Device) -> Result<(), 
         .with_dropout(0.0)
         .with_tied(false)
         .with_positions(PositionsConfig::Rotary { theta: 1e4 })
-        .with_mechanism(mechanism.clone());
+        .with_mechanism(mechanism);
     let model = drawn(config.try_init(device)?, 11);
     let tokens = Tokens::new(&rows(), model.limits(), device)?;
     let looked = model.look(&tokens);
@@ -109,7 +109,7 @@ fn a_gpt_looks_there(mechanism: MechanismConfig, device: &Device) -> Result<(), 
 }
 
 fn a_transformer_looks_there(mechanism: MechanismConfig, device: &Device) -> Result<(), Failed> {
-    let [mut encoder, mut cross] = [(); 2].map(|()| mechanism.clone());
+    let [mut encoder, mut cross] = [(); 2].map(|()| mechanism);
     let config = |encoder: &MechanismConfig, cross: &MechanismConfig| {
         TransformerConfig::new(11, 11)
             .with_d_model(16)
@@ -120,16 +120,16 @@ fn a_transformer_looks_there(mechanism: MechanismConfig, device: &Device) -> Res
             .with_dropout(0.0)
             .with_scale_embeddings(false)
             .with_tying(Tying::None)
-            .with_encoder_mechanism(encoder.clone())
-            .with_decoder_mechanism(mechanism.clone())
-            .with_cross_mechanism(cross.clone())
+            .with_encoder_mechanism(*encoder)
+            .with_decoder_mechanism(mechanism)
+            .with_cross_mechanism(*cross)
     };
     // Not across, or not ahead either.
     if let Err(ModelError::Mechanism { field, .. }) = config(&encoder, &cross).check() {
         if field == "encoder_mechanism" {
-            encoder = MechanismConfig::Flash;
+            encoder = MechanismConfig::from(Mechanism::Flash);
         }
-        cross = MechanismConfig::Flash;
+        cross = MechanismConfig::from(Mechanism::Flash);
     }
     differs_in_an_encoder(&encoder, 9, device)?;
     differs_in_a_decoder(&mechanism, 9, device)?;
@@ -198,12 +198,15 @@ const TESTS: &[(&str, Test)] = &[
             equal(look.layers.len(), 2)?;
             for weights in look.layers {
                 equal(weights.dims(), [2, 4, places, places])?;
-                whole(&MechanismConfig::Standard, &weights)?;
+                whole(&MechanismConfig::from(Mechanism::Standard), &weights)?;
             }
             equal(look.pooling.is_some(), pooling == Pooling::Attention)?;
             if let Some(shares) = look.pooling {
                 equal(shares.dims(), [2, 9])?;
-                whole(&MechanismConfig::Standard, &shares.reshape([1, 1, 2, 9]))?;
+                whole(
+                    &MechanismConfig::from(Mechanism::Standard),
+                    &shares.reshape([1, 1, 2, 9]),
+                )?;
             }
             same(look.logits, model.forward(&tokens))?;
         }

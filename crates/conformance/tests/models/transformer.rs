@@ -3,6 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use libtest_mimic::{Failed, Trial};
+use zoo_attention::mechanisms::{Fixed, LocalP, Strided};
 use zoo_attention::{Mechanism, MechanismConfig};
 use zoo_models::{
     Activation, Generative, ModelError, Norm, PositionsConfig, Tokens, Transformer,
@@ -48,14 +49,14 @@ pub(crate) fn trials(device: &Device) -> Vec<Trial> {
     let by_length = [
         (
             "strided-by-length",
-            MechanismConfig::Strided { stride: None },
+            MechanismConfig::Strided(Strided { stride: None }),
         ),
         (
             "fixed-by-length",
-            MechanismConfig::Fixed {
+            MechanismConfig::Fixed(Fixed {
                 block: None,
                 summary: 1,
-            },
+            }),
         ),
     ];
     for (name, mechanism) in small.into_iter().chain(by_length) {
@@ -240,14 +241,14 @@ fn chosen_rows_go_on(model: &Transformer, device: &Device) -> Result<(), Failed>
 /// A pair beside a longer one, whatever is behind its ends, is what it is alone. The
 /// mechanism is tried wherever it can be.
 fn padding_changes_nothing(mechanism: MechanismConfig, device: &Device) -> Result<(), Failed> {
-    let everywhere = config([(); 3].map(|()| mechanism.clone()));
+    let everywhere = config([(); 3].map(|()| mechanism));
     let mut config = everywhere.clone();
     // Not across, or not ahead either.
     if let Err(ModelError::Mechanism { field, .. }) = config.check() {
         if field == "encoder_mechanism" {
-            config = config.with_encoder_mechanism(MechanismConfig::Flash);
+            config = config.with_encoder_mechanism(MechanismConfig::from(Mechanism::Flash));
         }
-        config = config.with_cross_mechanism(MechanismConfig::Flash);
+        config = config.with_cross_mechanism(MechanismConfig::from(Mechanism::Flash));
     }
     differs_in_an_encoder(&config.encoder_mechanism, 9, device)?;
     differs_in_a_decoder(&config.decoder_mechanism, 9, device)?;
@@ -298,7 +299,7 @@ const TESTS: &[(&str, Test)] = &[
             .clone()
             .with_positions(PositionsConfig::Learned { longest: 5 });
         equal(count(learned), 2 * table + layers + 2 * 5 * 8)?;
-        let additive = config.with_cross_mechanism(MechanismConfig::Additive);
+        let additive = config.with_cross_mechanism(MechanismConfig::from(Mechanism::Additive));
         equal(count(additive), 2 * table + layers + 3 * 8)
     }),
     ("work-is-counted", |device| {
@@ -334,14 +335,14 @@ const TESTS: &[(&str, Test)] = &[
     ("empty-sequences-have-an-answer", |device| {
         for mechanism in [
             Mechanism::Linear.into(),
-            MechanismConfig::LocalP { window: 2 },
-            MechanismConfig::Strided { stride: None },
+            MechanismConfig::LocalP(LocalP { window: 2 }),
+            MechanismConfig::Strided(Strided { stride: None }),
         ] {
             let across = match mechanism {
-                MechanismConfig::Strided { .. } => MechanismConfig::Additive,
-                ref other => other.clone(),
+                MechanismConfig::Strided(_) => MechanismConfig::from(Mechanism::Additive),
+                ref other => *other,
             };
-            let model = config([mechanism.clone(), mechanism.clone(), across]).init(device);
+            let model = config([mechanism, mechanism, across]).init(device);
             let source = Tokens::new(&[vec![], vec![1, 2, 3]], model.source_limits(), device)?;
             let target = Tokens::new(&[vec![4], vec![]], model.target_limits(), device)?;
             let said = numbers(model.forward(&source, &target))?;
@@ -353,7 +354,7 @@ const TESTS: &[(&str, Test)] = &[
     }),
     ("all-three-share-their-vectors", |device| {
         let device = &device.clone().autodiff();
-        let mechanisms = [(); 3].map(|()| MechanismConfig::Flash);
+        let mechanisms = [(); 3].map(|()| MechanismConfig::from(Mechanism::Flash));
         let model = one_vocabulary(mechanisms)
             .with_tying(Tying::All)
             .init(device);
@@ -371,9 +372,9 @@ const TESTS: &[(&str, Test)] = &[
     }),
     ("what-cannot-go-token-by-token-says-so", |device| {
         let mechanisms = [
-            MechanismConfig::Flash,
-            MechanismConfig::Strided { stride: None },
-            MechanismConfig::Flash,
+            MechanismConfig::from(Mechanism::Flash),
+            MechanismConfig::Strided(Strided { stride: None }),
+            MechanismConfig::from(Mechanism::Flash),
         ];
         let model = config(mechanisms).init(device);
         let source = Tokens::new(&sources(), model.source_limits(), device)?;
@@ -387,7 +388,7 @@ const TESTS: &[(&str, Test)] = &[
         }
     }),
     ("batches-must-fit", |device| {
-        let model = config([(); 3].map(|()| MechanismConfig::Flash)).init(device);
+        let model = config([(); 3].map(|()| MechanismConfig::from(Mechanism::Flash))).init(device);
         let source = Tokens::new(&sources(), model.source_limits(), device)?;
         let target = Tokens::new(&[[1, 2]], model.target_limits(), device)?;
         is_refused(
@@ -398,7 +399,7 @@ const TESTS: &[(&str, Test)] = &[
         )
     }),
     ("a-token-of-the-other-vocabulary-is-refused", |device| {
-        let model = config([(); 3].map(|()| MechanismConfig::Flash)).init(device);
+        let model = config([(); 3].map(|()| MechanismConfig::from(Mechanism::Flash))).init(device);
         // The target has a tenth token, the source has not.
         let tokens = [[1, 10]];
         Tokens::new(&tokens, model.target_limits(), device)?;

@@ -8,11 +8,13 @@ use burn::nn::{Linear, LinearConfig};
 use burn::store::KeyRemapper;
 use burn::tensor::{Device, TensorData};
 use libtest_mimic::{Failed, Trial};
+use zoo_attention::mechanisms::{Additive, MechanismConfig, Performer};
+use zoo_attention::{MultiHeadAttention, MultiHeadAttentionConfig};
 use zoo_models::weights::{Weights, WeightsError};
 
 type Test = fn(&Device, &Path) -> Result<(), Failed>;
 
-const TESTS: [(&str, Test); 8] = [
+const TESTS: [(&str, Test); 9] = [
     ("what is written comes back", comes_back),
     ("a file is never written over", is_not_written_over),
     ("a name without a format is refused", needs_a_format),
@@ -21,6 +23,7 @@ const TESTS: [(&str, Test); 8] = [
     ("a changed number is noticed", changes_are_noticed),
     ("other names can be given", is_renamed),
     ("wider numbers become those of the model", is_converted),
+    ("names of earlier versions are accepted", former_names),
 ];
 
 pub(crate) fn trials(device: &Device) -> Vec<Trial> {
@@ -251,4 +254,44 @@ fn is_converted(device: &Device, _: &Path) -> Result<(), Failed> {
     };
     let truths = Weights::of_tensors(weights.keys().map(truths).collect::<Vec<_>>());
     refused(truths.apply(two(device)), "must hold F32, got Bool")
+}
+
+#[derive(Module, Debug)]
+struct Layers {
+    additive: MultiHeadAttention,
+    performer: MultiHeadAttention,
+}
+
+/// Parameters of a mechanism were fields of the attention module, without `params`.
+fn former_names(device: &Device, _: &Path) -> Result<(), Failed> {
+    let attention = |mechanism: MechanismConfig| {
+        MultiHeadAttentionConfig::new(8, 2)
+            .with_mechanism(mechanism)
+            .init(device)
+    };
+    let layers = || Layers {
+        additive: attention(Additive {}.into()),
+        performer: attention(
+            Performer {
+                redraw: Some(4),
+                ..Performer::default()
+            }
+            .into(),
+        ),
+    };
+    let model = layers();
+    let weights = Weights::of(&model);
+    let names = KeyRemapper::new().add_pattern(r"\.params\.", ".")?;
+    let former = weights.clone().renamed(&names)?;
+    assert!(former.get("additive.vector").is_some());
+    let moved = weights
+        .keys()
+        .filter(|key| former.get(key).is_none())
+        .count();
+    assert!(moved > 1, "the features of performer have another name too");
+    let read = Weights::of(&former.apply(layers())?);
+    for key in weights.keys() {
+        assert_eq!(read.get(key), weights.get(key), "{key}");
+    }
+    Ok(())
 }

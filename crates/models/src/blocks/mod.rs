@@ -22,7 +22,7 @@ mod self_attention;
 
 use burn::nn::{Embedding, Linear};
 use burn::tensor::Tensor;
-use zoo_attention::MechanismConfig;
+use zoo_spec::{MechanismConfig, Support};
 
 pub use self::choices::{Activation, Norm, PositionsConfig};
 pub use self::decoder::DecoderLayer;
@@ -61,17 +61,42 @@ pub(crate) fn d_feed_forward(given: Option<usize>, d_model: usize) -> usize {
     given.unwrap_or(4 * d_model)
 }
 
-/// Whether a mechanism can look both ways.
+/// Whether a mechanism can be used for bidirectional attention.
 pub(crate) fn check_encoder_mechanism(
     field: &'static str,
     mechanism: &MechanismConfig,
 ) -> Result<(), ModelError> {
-    match mechanism {
-        MechanismConfig::Retention { .. } => Err(ModelError::Mechanism {
-            field,
-            mechanism: mechanism.mechanism(),
-            why: "what it forgets is behind, and an encoder looks ahead, too",
-        }),
-        _ => Ok(()),
-    }
+    check_use(
+        field,
+        mechanism,
+        "bidirectional attention",
+        mechanism.capabilities().bidirectional,
+    )
+}
+
+/// Whether a mechanism can be used for attention to another sequence.
+pub(crate) fn check_cross_mechanism(
+    field: &'static str,
+    mechanism: &MechanismConfig,
+) -> Result<(), ModelError> {
+    check_use(
+        field,
+        mechanism,
+        "cross-attention",
+        mechanism.capabilities().cross_attention,
+    )
+}
+
+fn check_use(
+    field: &'static str,
+    mechanism: &MechanismConfig,
+    what: &'static str,
+    support: Support,
+) -> Result<(), ModelError> {
+    support.map_err(|reason| ModelError::Mechanism {
+        field,
+        mechanism: mechanism.mechanism(),
+        what,
+        reason,
+    })
 }

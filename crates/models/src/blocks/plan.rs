@@ -86,7 +86,7 @@ impl LayerPlan {
     ) -> MultiHeadAttentionConfig {
         MultiHeadAttentionConfig::new(self.d_model, self.heads)
             .with_kv_heads(self.kv_heads)
-            .with_mechanism(mechanism.clone())
+            .with_mechanism(*mechanism)
             .with_positions(positions)
             .with_dropout(self.attention_dropout)
             .with_query_bias(self.bias)
@@ -205,6 +205,6 @@ fn without_bias_yet(linear: Linear, device: &Device) -> Linear {
 
 /// How many numbers an attention has learned. Random features are none of them.
 pub(crate) fn learned(attention: &MultiHeadAttention) -> usize {
-    let drawn = attention.features.as_ref();
+    let drawn = attention.params.features.as_ref();
     attention.num_params() - drawn.map_or(0, Module::num_params)
 }

@@ -8,7 +8,8 @@
 use std::collections::BTreeMap;
 
 use burn::tensor::Tensor;
-use zoo_attention::{DecodeCache, MechanismConfig, MultiHeadAttention, Pattern};
+use zoo_attention::{DecodeCache, MultiHeadAttention, Pattern};
+use zoo_spec::Padding;
 
 use crate::tokens::row_numbers;
 
@@ -32,15 +33,17 @@ impl Sight<'_> {
         let [_, seq, _] = places.dims();
         let is_padded = self.lengths.iter().any(|length| *length < seq);
         let mechanism = attention.mechanism();
-        if is_padded && follows_length(mechanism) {
-            return self.attend_by_length(attention, places);
-        }
         let lengths = || Pattern::key_lengths(self.lengths);
-        let pattern = match (self.is_causal, is_padded) {
-            (true, true) if counts_keys(mechanism) => Pattern::Causal.and(lengths()),
-            (true, _) => Pattern::Causal,
-            (false, true) => lengths(),
-            (false, false) => Pattern::Full,
+        let unpadded = match self.is_causal {
+            true => Pattern::Causal,
+            false => Pattern::Full,
+        };
+        let pattern = match mechanism.capabilities().padding {
+            _ if !is_padded => unpadded,
+            Padding::ChangesResult(_) => return self.attend_by_length(attention, places),
+            Padding::NeedsKeyLengths => unpadded.and(lengths()),
+            Padding::Masked if self.is_causal => unpadded,
+            Padding::Masked => lengths(),
         };
         attention.forward(places.clone(), places.clone(), places, pattern)
     }
@@ -107,26 +110,6 @@ pub(super) fn look_at(
 ) -> Tensor<4> {
     let rows: Vec<usize> = (0..places.dims()[1]).collect();
     attention.explain(places, other, seen, &rows)
-}
-
-/// Whether a mechanism takes sizes from the number of places.
-fn follows_length(mechanism: &MechanismConfig) -> bool {
-    matches!(
-        mechanism,
-        MechanismConfig::Strided { stride: None }
-            | MechanismConfig::Fixed { block: None, .. }
-            | MechanismConfig::BigBird { .. }
-            | MechanismConfig::Lsh { .. }
-    )
-}
-
-/// Whether keys count that a place does not see: where there is one to predict among all of
-/// them, or features are shares of the largest.
-fn counts_keys(mechanism: &MechanismConfig) -> bool {
-    matches!(
-        mechanism,
-        MechanismConfig::LocalP { .. } | MechanismConfig::Performer { .. }
-    )
 }
 
 /// The next places of every sequence, causally: one, or several, the first ones at once.

@@ -42,7 +42,7 @@ pub struct ClassifierConfig {
     /// Numbers between the matrices of a feed-forward network; `None` is `4 d_model`.
     pub d_feed_forward: Option<usize>,
     /// The mechanism and its sizes. Default: flash.
-    #[config(default = "MechanismConfig::Flash")]
+    #[config(default = "zoo_attention::Mechanism::Flash.into()")]
     pub mechanism: MechanismConfig,
     /// How a sequence becomes one vector. Default: the mean.
     #[config(default = "Pooling::Mean")]
@@ -220,14 +220,13 @@ mod tests {
         );
         refused(
             fine().with_mechanism(Mechanism::Retention.into()),
-            "mechanism = retention cannot be used there: what it forgets is behind, and an \
-             encoder looks ahead, too",
+            "mechanism = retention cannot be used for bidirectional attention: it is causal",
         );
         refused(
             fine()
                 .with_mechanism(Mechanism::Lsh.into())
                 .with_positions(PositionsConfig::Alibi),
-            "mechanism: mechanism lsh sorts places by their hashes, which ALiBi cannot follow",
+            "mechanism: mechanism lsh does not support ALiBi: it sorts positions by their hashes",
         );
     }
 

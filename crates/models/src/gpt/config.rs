@@ -39,7 +39,7 @@ pub struct GptConfig {
     /// Numbers between the matrices of a feed-forward network; `None` is `4 d_model`.
     pub d_feed_forward: Option<usize>,
     /// The mechanism and its sizes. Default: flash.
-    #[config(default = "MechanismConfig::Flash")]
+    #[config(default = "zoo_attention::Mechanism::Flash.into()")]
     pub mechanism: MechanismConfig,
     /// How it learns where tokens are. Default: 1,024 learned places.
     #[config(default = "PositionsConfig::Learned { longest: 1024 }")]
@@ -204,13 +204,13 @@ mod tests {
             fine()
                 .with_mechanism(Mechanism::Linear.into())
                 .with_positions(PositionsConfig::Alibi),
-            "mechanism: mechanism linear has no scores or weights for ALiBi to change",
+            "mechanism: mechanism linear does not support ALiBi: it computes no scores or weights",
         );
         refused(
             fine()
                 .with_mechanism(Mechanism::Linear.into())
                 .with_attention_dropout(0.1),
-            "mechanism: mechanism linear has no scores or weights for dropout to change",
+            "mechanism: mechanism linear does not support dropout: it computes no scores or weights",
         );
         refused(
             fine()

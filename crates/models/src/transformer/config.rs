@@ -9,8 +9,8 @@ use zoo_attention::MechanismConfig;
 use super::{Decoder, Encoder, Transformer};
 use crate::ModelError;
 use crate::blocks::{
-    Activation, AddedPositions, LayerPlan, Norm, PositionsConfig, check_encoder_mechanism,
-    d_feed_forward, linear,
+    Activation, AddedPositions, LayerPlan, Norm, PositionsConfig, check_cross_mechanism,
+    check_encoder_mechanism, d_feed_forward, linear,
 };
 
 /// Configuration of a [`Transformer`]. The defaults are the paper's base model, with the
@@ -68,13 +68,13 @@ pub struct TransformerConfig {
     #[config(default = true)]
     pub scale_embeddings: bool,
     /// How the source attends to itself. Default: flash.
-    #[config(default = "MechanismConfig::Flash")]
+    #[config(default = "zoo_attention::Mechanism::Flash.into()")]
     pub encoder_mechanism: MechanismConfig,
     /// How the target attends to itself. Default: flash.
-    #[config(default = "MechanismConfig::Flash")]
+    #[config(default = "zoo_attention::Mechanism::Flash.into()")]
     pub decoder_mechanism: MechanismConfig,
     /// How the target attends to the source. Default: flash.
-    #[config(default = "MechanismConfig::Flash")]
+    #[config(default = "zoo_attention::Mechanism::Flash.into()")]
     pub cross_mechanism: MechanismConfig,
     /// The share of numbers forgotten while training: of embedded tokens, of what each part
     /// of a layer adds and within its feed-forward network. Default: 0.1.
@@ -146,7 +146,7 @@ impl TransformerConfig {
         let plan = self.plan();
         plan.check()?;
         check_encoder_mechanism("encoder_mechanism", &self.encoder_mechanism)?;
-        check_cross_mechanism(&self.cross_mechanism)?;
+        check_cross_mechanism("cross_mechanism", &self.cross_mechanism)?;
         plan.check_self("encoder_mechanism", &self.encoder_mechanism)?;
         plan.check_self("decoder_mechanism", &self.decoder_mechanism)?;
         plan.check_cross("cross_mechanism", &self.cross_mechanism)
@@ -227,45 +227,10 @@ impl TransformerConfig {
     }
 }
 
-/// Whether a mechanism makes sense from one sequence to another.
-fn check_cross_mechanism(mechanism: &MechanismConfig) -> Result<(), ModelError> {
-    let why = match mechanism {
-        MechanismConfig::Standard
-        | MechanismConfig::Flash
-        | MechanismConfig::MultiQuery
-        | MechanismConfig::GroupedQuery { .. }
-        | MechanismConfig::Dot
-        | MechanismConfig::Multiplicative
-        | MechanismConfig::Additive
-        | MechanismConfig::Hard { .. }
-        | MechanismConfig::LocalM { .. }
-        | MechanismConfig::LocalP { .. }
-        | MechanismConfig::Linear { .. }
-        | MechanismConfig::Performer { .. } => return Ok(()),
-        MechanismConfig::SlidingWindow { .. }
-        | MechanismConfig::Block { .. }
-        | MechanismConfig::Strided { .. }
-        | MechanismConfig::Fixed { .. }
-        | MechanismConfig::Longformer { .. }
-        | MechanismConfig::BigBird { .. } => {
-            "it sees by places of one sequence, and what it saw of another would depend on how \
-             long its own will be"
-        }
-        MechanismConfig::Lsh { .. } => "it makes its keys of its queries, and has no others",
-        MechanismConfig::Retention { .. } => {
-            "what it forgets is behind, and nothing of another sequence is"
-        }
-    };
-    Err(ModelError::Mechanism {
-        field: "cross_mechanism",
-        mechanism: mechanism.mechanism(),
-        why,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use zoo_attention::Mechanism;
+    use zoo_attention::mechanisms::LocalM;
 
     use super::*;
 
@@ -317,7 +282,7 @@ mod tests {
             fine()
                 .with_decoder_mechanism(Mechanism::Linear.into())
                 .with_positions(PositionsConfig::Alibi),
-            "decoder_mechanism: mechanism linear has no scores or weights for ALiBi to change",
+            "decoder_mechanism: mechanism linear does not support ALiBi: it computes no scores or weights",
         );
         // Positions are self-attention's alone: across, a linear one does not mind.
         let across = fine()
@@ -326,12 +291,11 @@ mod tests {
         assert_eq!(across.check(), Ok(()));
         refused(
             across.with_attention_dropout(0.1),
-            "cross_mechanism: mechanism linear has no scores or weights for dropout to change",
+            "cross_mechanism: mechanism linear does not support dropout: it computes no scores or weights",
         );
         refused(
             fine().with_encoder_mechanism(Mechanism::Retention.into()),
-            "encoder_mechanism = retention cannot be used there: what it forgets is behind, and \
-             an encoder looks ahead, too",
+            "encoder_mechanism = retention cannot be used for bidirectional attention: it is causal",
         );
     }
 
@@ -367,7 +331,7 @@ mod tests {
         let config = fine()
             .with_norm(Norm::Pre)
             .with_tying(Tying::None)
-            .with_cross_mechanism(MechanismConfig::LocalM { window: 3 });
+            .with_cross_mechanism(MechanismConfig::LocalM(LocalM { window: 3 }));
         let text = serde_json::to_string(&config).expect("plain data");
         assert!(text.contains(r#""norm":"pre""#), "{text}");
         assert!(text.contains(r#""tying":"none""#), "{text}");

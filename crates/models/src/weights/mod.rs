@@ -174,7 +174,7 @@ impl Weights {
         let names: BTreeSet<String> = all.iter().map(|own| own.name.clone()).collect();
         let mut fitted = vec![];
         for own in all {
-            let Ok(held) = self.take(&own.name) else {
+            let Some(held) = self.take_parameter(&own.name) else {
                 return Err(self.missing(&own.name, &names));
             };
             let named = held.named(&own.name);
@@ -214,6 +214,14 @@ impl Weights {
             keys: self.tensors.iter().take(SHOWN).map(named).collect(),
             more: self.tensors.len().saturating_sub(SHOWN),
         })
+    }
+
+    /// The tensor of a model's parameter. Files of earlier versions have no `params` in the names
+    /// of a mechanism's parameters: `attention.vector` instead of `attention.params.vector`.
+    fn take_parameter(&mut self, name: &str) -> Option<Held> {
+        let former = || name.replacen(".params.", ".", 1);
+        let held = self.tensors.remove(name);
+        held.or_else(|| self.tensors.remove(&former()))
     }
 
     /// The tensor of that name, which is there no longer.

@@ -206,6 +206,7 @@ fn seed(seed: u64, step: usize, device: usize) -> u64 {
 mod tests {
     use burn::tensor::distributed::{DistributedConfig, ReduceOperation};
     use burn::train::ExecutionStrategy;
+    use zoo_attention::mechanisms::Performer;
     use zoo_attention::{FeatureMap, MechanismConfig};
     use zoo_data::LabelledIds;
     use zoo_models::{Classifier, ClassifierConfig};
@@ -263,11 +264,11 @@ mod tests {
     fn features_are_redrawn_at_the_same_steps_on_several_devices() {
         let opened = zoo_backend::open("flex".parse().unwrap(), zoo_spec::Dtype::F32).unwrap();
         let device = opened.device.autodiff();
-        let performer = MechanismConfig::Performer {
+        let performer = MechanismConfig::Performer(Performer {
             features: 4,
             seed: 2,
-            redraw: std::num::NonZeroUsize::new(3),
-        };
+            redraw: Some(3),
+        });
         let config = ClassifierConfig::new(8, 3, 8, 2, 2)
             .with_dropout(0.0)
             .with_mechanism(performer);
@@ -288,7 +289,7 @@ mod tests {
             let step = |step: usize| {
                 let passed = passes.make(&model, &batches, step, 1.0).unwrap();
                 let features = model.layers.iter().map(|layer| {
-                    let features = layer.attention.features.as_ref().unwrap();
+                    let features = layer.attention.params.features.as_ref().unwrap();
                     match features.features() {
                         FeatureMap::Drawn(directions) => {
                             directions.into_data().try_to_vec::<f32>().unwrap()

@@ -17,14 +17,44 @@ mod autodiff;
 mod ops;
 
 use burn::backend::Dispatch;
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
+use zoo_spec::Additive;
 
 use self::ops::AdditiveForward;
+use super::{Attention, HeadSizes, Inputs, MechanismParams, Output, Params, init_vector};
+use crate::analysis::weighing::Weighing;
 use crate::finite::FiniteRows;
 use crate::flash::has_body;
 use crate::mechanisms::standard::{Attended, attend_by_scores, may_hide, poison_of_scores};
 use crate::precision::{check, check_parameter, widen};
 use crate::{AttentionOptions, AttentionShape};
+
+impl Attention for Additive {
+    fn default_scale(&self, _: usize) -> f64 {
+        1.0
+    }
+
+    fn init_params(&self, sizes: HeadSizes, device: &Device) -> MechanismParams {
+        MechanismParams {
+            vector: Some(init_vector(sizes, device)),
+            ..MechanismParams::none()
+        }
+    }
+
+    fn forward(&self, inputs: Inputs, params: &Params, options: &AttentionOptions) -> Output {
+        let Inputs { query, key, value } = inputs;
+        let vector = params.vector(&query);
+        additive(query, key, value, vector, options).into()
+    }
+
+    fn is_flash(&self) -> bool {
+        false
+    }
+
+    fn weighing(&self, params: &Params, query: &Tensor<4>, _: &AttentionShape) -> Weighing {
+        Weighing::Additive(params.vector(query))
+    }
+}
 
 /// Attends by the score of a small network; returns its weights.
 ///

@@ -2,32 +2,11 @@
 //! nearest to.
 
 use burn::tensor::{Int, Tensor, TensorData};
+use zoo_spec::Lsh;
 
 use crate::counter::Normals;
 use crate::kept::Kept;
 use crate::precision::widen;
-
-/// How places are sorted: by hashes that queries close to each other are likely to share.
-///
-/// ```text
-/// hash(x) = argmax [xR; -xR]        R: normal numbers, others in each round
-/// ```
-///
-/// There are about as many hashes as chunks of `bucket` places. Where these are many, the
-/// hash is a pair of two such ones, of about the root of as many: to find it costs
-/// `seq · sqrt(seq / bucket)`, never the square of the length.
-///
-/// Andoni et al., [Practical and Optimal LSH for Angular
-/// Distance](https://arxiv.org/abs/1509.02897), 2015.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lsh {
-    /// Places in a chunk.
-    pub bucket: usize,
-    /// How often places are sorted, by other hashes each time.
-    pub rounds: usize,
-    /// By which ones.
-    pub seed: u64,
-}
 
 /// More hashes than these are pairs. A product with 128 directions costs about as much
 /// as one with the 128 keys of two chunks.
@@ -45,40 +24,19 @@ struct Directions {
     each: usize,
 }
 
-impl Lsh {
-    /// Chunks of `bucket` places, sorted `rounds` times, by hashes drawn by `seed`.
-    pub fn new(bucket: usize, rounds: usize, seed: u64) -> Self {
-        Self {
-            bucket,
-            rounds,
-            seed,
-        }
-    }
-
-    /// Sees to it that there is something to sort.
-    ///
-    /// # Panics
-    ///
-    /// If there is not, naming `op`.
-    pub(super) fn check(self, op: &str) {
-        for (name, size) in [("a bucket", self.bucket), ("rounds", self.rounds)] {
-            assert!(size > 0, "{op}: {name} must be at least 1, got 0");
-        }
-    }
-
-    fn directions_of_a_round(self, seq: usize) -> Directions {
-        self.check("lsh hashing");
-        let each = seq.div_ceil(self.bucket).div_ceil(2).max(1);
-        if 2 * each <= HASHES_OF_ONE {
-            return Directions { hashes: 1, each };
-        }
-        let root = (2.0 * each as f64).sqrt();
-        Directions {
-            hashes: 2,
-            each: (root / 2.0).ceil() as usize,
-        }
-    }
-
+/// Angular hashing: nearby queries are likely to share a hash.
+///
+/// ```text
+/// hash(x) = argmax [xR; -xR]        R: normal numbers, others in each round
+/// ```
+///
+/// There are about as many hashes as chunks of `bucket` places. Where these are many, the
+/// hash is a pair of two such ones, of about the root of as many: to find it costs
+/// `seq · sqrt(seq / bucket)`, never the square of the length.
+///
+/// Andoni et al., [Practical and Optimal LSH for Angular
+/// Distance](https://arxiv.org/abs/1509.02897), 2015.
+pub trait Hashing {
     /// The directions for so many places, `[rounds, hashes, each, d_head]` row by row:
     /// the columns of every round's `R`, where a hash is a pair those of one and then of
     /// the other.
@@ -86,17 +44,7 @@ impl Lsh {
     /// # Panics
     ///
     /// If there is no bucket or no round.
-    pub fn directions(self, seq: usize, d_head: usize) -> Vec<f32> {
-        let Directions { hashes, each } = self.directions_of_a_round(seq);
-        let direction = |at: usize| {
-            let (round, own) = (at / (hashes * each), at % (hashes * each));
-            let mut normals = Normals::new([self.seed, round as u64, own as u64]);
-            (0..d_head).map(move |_| normals.next() as f32)
-        };
-        (0..self.rounds * hashes * each)
-            .flat_map(direction)
-            .collect()
-    }
+    fn directions(&self, seq: usize, d_head: usize) -> Vec<f32>;
 
     /// The hash of every query in every round, `[batch, heads, seq, rounds]` row by row.
     ///
@@ -110,15 +58,33 @@ impl Lsh {
     /// # Panics
     ///
     /// If there is no bucket or no round.
-    pub fn hashes(self, query: &Tensor<4>) -> Vec<u32> {
+    fn hashes(&self, query: &Tensor<4>) -> Vec<u32>;
+}
+
+impl Hashing for Lsh {
+    fn directions(&self, seq: usize, d_head: usize) -> Vec<f32> {
+        let Directions { hashes, each } = directions_of_a_round(self, seq);
+        let direction = |at: usize| {
+            let (round, own) = (at / (hashes * each), at % (hashes * each));
+            let mut normals = Normals::new([self.seed, round as u64, own as u64]);
+            (0..d_head).map(move |_| normals.next() as f32)
+        };
+        (0..self.rounds * hashes * each)
+            .flat_map(direction)
+            .collect()
+    }
+
+    fn hashes(&self, query: &Tensor<4>) -> Vec<u32> {
         let [batch, heads, seq, d_head] = query.dims();
-        let Directions { hashes, each } = self.directions_of_a_round(seq);
+        let Directions { hashes, each } = directions_of_a_round(self, seq);
         let (queries, groups) = (batch * heads * seq, self.rounds * hashes);
         // Nothing is learned through a hash.
         let query = widen(query.clone().detach()).reshape([queries, d_head]);
 
-        static KEPT: Kept<(Lsh, usize, usize), Vec<f32>> = Kept::new();
-        let directions = KEPT.get((self, seq, d_head), |_| self.directions(seq, d_head));
+        static KEPT: Kept<([usize; 4], u64), Vec<f32>> = Kept::new();
+        let directions = KEPT.get(([self.bucket, self.rounds, seq, d_head], self.seed), |_| {
+            self.directions(seq, d_head)
+        });
         let directions = TensorData::new(directions.to_vec(), [groups, each, d_head]);
         let directions = Tensor::<3>::from_data(directions, (&query.device(), query.dtype()));
         let both = Tensor::cat(vec![directions.clone(), directions.neg()], 1)
@@ -149,6 +115,30 @@ impl Lsh {
     }
 }
 
+/// Sees to it that there is something to sort.
+///
+/// # Panics
+///
+/// If there is not, naming `op`.
+pub(super) fn check(lsh: &Lsh, op: &str) {
+    for (name, size) in [("a bucket", lsh.bucket), ("rounds", lsh.rounds)] {
+        assert!(size > 0, "{op}: {name} must be at least 1, got 0");
+    }
+}
+
+fn directions_of_a_round(lsh: &Lsh, seq: usize) -> Directions {
+    check(lsh, "lsh hashing");
+    let each = seq.div_ceil(lsh.bucket).div_ceil(2).max(1);
+    if 2 * each <= HASHES_OF_ONE {
+        return Directions { hashes: 1, each };
+    }
+    let root = (2.0 * each as f64).sqrt();
+    Directions {
+        hashes: 2,
+        each: (root / 2.0).ceil() as usize,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,7 +146,7 @@ mod tests {
     #[test]
     fn there_are_about_as_many_hashes_as_chunks() {
         let of = |bucket: usize, seq: usize| {
-            let Directions { hashes, each } = Lsh::new(bucket, 1, 0).directions_of_a_round(seq);
+            let Directions { hashes, each } = directions_of_a_round(&Lsh::new(bucket, 1, 0), seq);
             (2 * each).pow(hashes as u32)
         };
         assert_eq!([of(64, 1), of(64, 4096), of(64, 4097)], [2, 64, 66]);

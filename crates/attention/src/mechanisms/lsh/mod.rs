@@ -21,13 +21,36 @@ mod seats;
 mod sight;
 
 use burn::tensor::{Bool, Int, Tensor, TensorData};
+use zoo_spec::Lsh;
 
-pub use self::hashing::Lsh;
+pub use self::hashing::Hashing;
 use self::seats::{Chunks, Round, Seating};
 use self::sight::Sight;
+use super::{Attention, Inputs, Output, Params};
+use crate::analysis::weighing::Weighing;
 use crate::flash::{Flashed, flash_with_log_sum_exp, merge};
 use crate::precision::{check, narrow, widen};
 use crate::{AttentionOptions, AttentionShape, Pattern};
+
+impl Attention for Lsh {
+    fn forward(&self, inputs: Inputs, _: &Params, options: &AttentionOptions) -> Output {
+        lsh(inputs.query, inputs.value, self, options).into()
+    }
+
+    fn is_flash(&self) -> bool {
+        false
+    }
+
+    fn weighing(&self, _: &Params, _: &Tensor<4>, _: &AttentionShape) -> Weighing {
+        Weighing::Hashed(*self)
+    }
+
+    fn flops(&self, shape: &AttentionShape, _: &AttentionOptions) -> f64 {
+        // Its own chunk and the one before, in each round.
+        let keys = (2 * self.bucket * self.rounds).min(shape.seq_k);
+        2.0 * (shape.heads * shape.seq_q * keys * (shape.d_head + shape.d_value)) as f64
+    }
+}
 
 /// Attends to the keys that hash as the query does, of those that the options' pattern
 /// shows.
@@ -62,7 +85,7 @@ pub fn lsh(
     );
     let shape = AttentionShape::of(op, &query, &query, &value);
     check(op, [query.dtype(), query.dtype(), value.dtype()]);
-    hashing.check(op);
+    self::hashing::check(hashing, op);
     options.check(op, &shape);
     refuse_places(op, options);
 
@@ -97,7 +120,7 @@ fn refuse_places(op: &str, options: &AttentionOptions) {
     ] {
         assert!(
             !is_given,
-            "{op}: places are sorted by their hashes, which {what} cannot follow"
+            "{op}: {what} is not supported, since it sorts positions by their hashes"
         );
     }
 }
@@ -111,7 +134,7 @@ pub(crate) fn hidden_by_hashes(
     options: &AttentionOptions,
     rows: &[usize],
 ) -> Tensor<4, Bool> {
-    hashing.check(op);
+    self::hashing::check(hashing, op);
     refuse_places(op, options);
     let shape = AttentionShape::of(op, query, query, query);
     let AttentionShape {

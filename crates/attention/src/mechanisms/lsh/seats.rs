@@ -6,8 +6,8 @@
 
 use burn::tensor::Tensor;
 
-use super::Lsh;
 use super::sight::Sight;
+use super::{Hashing, Lsh};
 use crate::AttentionShape;
 
 /// The places of every head on their seats, in every round.

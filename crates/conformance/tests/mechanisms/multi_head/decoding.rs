@@ -2,6 +2,7 @@
 
 use burn::tensor::{Device, Distribution, Tensor};
 use libtest_mimic::{Failed, Trial};
+use zoo_attention::mechanisms::{LocalM, LocalP};
 use zoo_attention::{
     CannotDecode, Mechanism, MechanismConfig, MultiHeadAttention, MultiHeadAttentionConfig,
     MultiHeadError, Pattern, Positions,
@@ -32,7 +33,7 @@ fn decodes(mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
     let config = MultiHeadAttentionConfig::new(8, SMALL_HEADS)
         .with_kv_heads(shared(&mechanism))
         .with_d_head(Some(4))
-        .with_mechanism(mechanism.clone());
+        .with_mechanism(mechanism);
     for (positions, temperature) in [
         (Positions::Rotary { theta: 1e4 }, 1.0),
         (Positions::Alibi, 1.5),
@@ -43,10 +44,10 @@ fn decodes(mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
             .with_temperature(temperature);
         match config.try_init(device) {
             Ok(attention) => decodes_as(&attention, &mechanism, device)?,
-            // Some have no scores that could fall or be divided.
-            Err(MultiHeadError::NoScores { .. }) if temperature != 1.0 => {}
-            // And some have no places left that scores could fall between.
-            Err(MultiHeadError::Sorted { .. }) if positions == Positions::Alibi => {}
+            // Only a mechanism without scores, or one that sorts positions, refuses ALiBi.
+            Err(MultiHeadError::Unsupported { .. })
+                if positions == Positions::Alibi
+                    && mechanism.capabilities().options.alibi.is_err() => {}
             Err(error) => return Err(error.to_string().into()),
         }
     }
@@ -120,10 +121,11 @@ fn forgets(mechanism: &MechanismConfig) -> bool {
 
 /// Whether an error says of a mechanism that it cannot decode.
 fn cannot(error: &CannotDecode, mechanism: &MechanismConfig) -> Result<(), Failed> {
-    let message = format!(
-        "mechanism {} cannot decode: what a place sees depends on how many there will be",
-        mechanism.mechanism()
-    );
+    let name = mechanism.mechanism();
+    let Err(reason) = mechanism.capabilities().decoding else {
+        return Err(format!("{name} is declared to decode, and does not: {error}").into());
+    };
+    let message = format!("mechanism {name} cannot decode token by token: {reason}");
     match error.to_string() == message {
         true => Ok(()),
         false => Err(error.to_string().into()),
@@ -167,10 +169,10 @@ const TESTS: &[(&str, Test)] = &[
         // More queries than keys: the last are beyond every window.
         let query = draw(9);
         let mechanisms = [
-            MechanismConfig::LocalM { window: 1 },
-            MechanismConfig::LocalM { window: 0 },
-            MechanismConfig::Flash,
-            MechanismConfig::LocalP { window: 1 },
+            MechanismConfig::LocalM(LocalM { window: 1 }),
+            MechanismConfig::LocalM(LocalM { window: 0 }),
+            MechanismConfig::from(Mechanism::Flash),
+            MechanismConfig::LocalP(LocalP { window: 1 }),
             Mechanism::Linear.into(),
             Mechanism::Performer.into(),
             Mechanism::Additive.into(),
@@ -179,7 +181,7 @@ const TESTS: &[(&str, Test)] = &[
         ];
         for mechanism in mechanisms {
             let attention = MultiHeadAttentionConfig::new(12, 3)
-                .with_mechanism(mechanism.clone())
+                .with_mechanism(mechanism)
                 .init(device);
             let kept = attention.remember(memory.clone(), memory.clone());
             for pattern in [Pattern::Full, Pattern::key_lengths(vec![5, 2])] {
@@ -227,7 +229,7 @@ const TESTS: &[(&str, Test)] = &[
     ("sizes-that-follow-the-length-cannot-decode", |device| {
         for mechanism in [Mechanism::Strided, Mechanism::Fixed] {
             let mechanism = MechanismConfig::from(mechanism);
-            let config = MultiHeadAttentionConfig::new(8, 2).with_mechanism(mechanism.clone());
+            let config = MultiHeadAttentionConfig::new(8, 2).with_mechanism(mechanism);
             match config.init(device).decode_cache(1) {
                 Ok(_) => return Err(format!("{mechanism:?} decodes").into()),
                 Err(error) => cannot(&error, &mechanism)?,

@@ -2,6 +2,7 @@
 
 use burn::tensor::{Device, Distribution, Tensor, TensorData};
 use libtest_mimic::{Failed, Trial};
+use zoo_attention::mechanisms::Retention;
 use zoo_attention::{
     MechanismConfig, MultiHeadAttention, MultiHeadAttentionConfig, Pattern, retention_decays,
 };
@@ -24,7 +25,7 @@ pub(super) fn trial(device: &Device) -> Trial {
 
 fn layer(group_norm: bool, device: &Device) -> MultiHeadAttention {
     MultiHeadAttentionConfig::new(D_MODEL, HEADS)
-        .with_mechanism(MechanismConfig::Retention { group_norm })
+        .with_mechanism(MechanismConfig::Retention(Retention { group_norm }))
         .init(device)
 }
 

@@ -17,7 +17,7 @@ const NUMBERS: usize = 1 << 19;
 
 /// The result of `attend` for queries, keys and values of all heads, some heads of one
 /// example at a time where they are large.
-pub(super) fn some_at_a_time(
+pub(crate) fn some_at_a_time(
     [query, key, value]: [Tensor<4>; 3],
     sight: &Sight,
     shape: &AttentionShape,

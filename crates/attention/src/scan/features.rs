@@ -2,7 +2,7 @@
 
 use burn::tensor::{Tensor, TensorData, activation};
 
-use zoo_spec::{LinearFeatures, MechanismConfig};
+use zoo_spec::LinearFeatures;
 
 use super::sight::Sight;
 use crate::AttentionShape;
@@ -58,23 +58,12 @@ impl From<LinearFeatures> for FeatureMap {
 const RELU_FLOOR: f32 = 1e-3;
 
 impl FeatureMap {
-    /// Those of a mechanism, if it has any.
-    pub(crate) fn of_mechanism(mechanism: &MechanismConfig) -> Option<Self> {
-        match *mechanism {
-            MechanismConfig::Linear { features } => Some(features.into()),
-            MechanismConfig::Performer { features, seed, .. } => {
-                Some(Self::FavorPlus(RandomFeatures::new(features, seed)))
-            }
-            _ => None,
-        }
-    }
-
     /// Sees to it that they are for heads like these, and has them where the query is.
     ///
     /// # Panics
     ///
     /// If they are not, naming `op`, what was expected and what came.
-    pub(super) fn ready(&self, op: &str, query: &Tensor<4>) -> Features {
+    pub(crate) fn ready(&self, op: &str, query: &Tensor<4>) -> Features {
         let [.., d_head] = query.dims();
         match self {
             Self::Elu1 => Features::Elu1,
@@ -103,7 +92,7 @@ impl FeatureMap {
 
 /// A [`FeatureMap`] with the numbers it needs.
 #[derive(Debug, Clone)]
-pub(super) enum Features {
+pub(crate) enum Features {
     Elu1,
     Relu,
     /// By these directions, `[1, 1, count, d_head]`.
@@ -112,12 +101,12 @@ pub(super) enum Features {
 
 impl Features {
     /// What queries and keys are multiplied by, each.
-    pub(super) fn scale(&self, scale: Option<f64>, shape: &AttentionShape) -> [f64; 2] {
+    pub(crate) fn scale(&self, scale: Option<f64>, shape: &AttentionShape) -> [f64; 2] {
         self.scale_or(scale, shape.default_scale())
     }
 
     /// The same, where products are usually multiplied by `usual`.
-    pub(super) fn scale_or(&self, scale: Option<f64>, usual: f64) -> [f64; 2] {
+    pub(crate) fn scale_or(&self, scale: Option<f64>, usual: f64) -> [f64; 2] {
         match self {
             // There is no score to be kept small: as they are, unless said otherwise.
             Self::Elu1 | Self::Relu => [scale.unwrap_or(1.0), 1.0],
@@ -130,7 +119,7 @@ impl Features {
     }
 
     /// `[batch, heads, seq_q, features]`
-    pub(super) fn of_queries(&self, query: Tensor<4>, [scale, _]: [f64; 2]) -> Tensor<4> {
+    pub(crate) fn of_queries(&self, query: Tensor<4>, [scale, _]: [f64; 2]) -> Tensor<4> {
         let query = times(query, scale);
         match self {
             Self::Elu1 => elu1(query),
@@ -145,7 +134,7 @@ impl Features {
     }
 
     /// `[batch, kv_heads, seq_k, features]`, zero for hidden keys.
-    pub(super) fn of_keys(&self, key: Tensor<4>, [_, scale]: [f64; 2], sight: &Sight) -> Tensor<4> {
+    pub(crate) fn of_keys(&self, key: Tensor<4>, [_, scale]: [f64; 2], sight: &Sight) -> Tensor<4> {
         let key = times(key, scale);
         let features = match self {
             Self::Elu1 => elu1(key),
@@ -170,7 +159,7 @@ impl Features {
 
     /// The features of new keys, and the logarithm of what those of a head were divided
     /// by, where that is a choice.
-    pub(super) fn of_new_keys(
+    pub(crate) fn of_new_keys(
         &self,
         key: Tensor<4>,
         [_, scale]: [f64; 2],

@@ -9,10 +9,44 @@
 
 use burn::tensor::Tensor;
 
-use super::sight::Sight;
-use super::{chunked, refuse_scores};
+use zoo_spec::Retention;
+
+use super::{Attention, Inputs, Output, Params};
+use crate::analysis::weighing::Weighing;
 use crate::precision::{check, narrow, widen};
+use crate::scan::{LinearState, Sight, causal, refuse_scores};
 use crate::{AttentionOptions, AttentionShape};
+
+impl Attention for Retention {
+    fn forward(&self, inputs: Inputs, _: &Params, options: &AttentionOptions) -> Output {
+        let Inputs { query, key, value } = inputs;
+        let decays = retention_decays(key.dims()[1]);
+        retention(query, key, value, &decays, options).into()
+    }
+
+    fn is_flash(&self) -> bool {
+        false
+    }
+
+    fn weighing(&self, _: &Params, _: &Tensor<4>, shape: &AttentionShape) -> Weighing {
+        Weighing::Retention(retention_decays(shape.kv_heads))
+    }
+
+    fn state(&self, kv_heads: usize) -> Option<LinearState> {
+        Some(LinearState::of_retention(retention_decays(kv_heads)))
+    }
+
+    fn finish(&self, context: Tensor<4>) -> Tensor<4> {
+        match self.group_norm {
+            true => group_norm(context),
+            false => context,
+        }
+    }
+
+    fn flops(&self, shape: &AttentionShape, _: &AttentionOptions) -> f64 {
+        crate::scan::flops(shape, shape.d_head)
+    }
+}
 
 /// Attends to what was before, the further back the less.
 ///
@@ -30,7 +64,7 @@ use crate::{AttentionOptions, AttentionShape};
 ///
 /// # Panics
 ///
-/// As [`linear`](super::linear); if the pattern is not causal; if a decay is missing or
+/// As [`linear`](crate::linear); if the pattern is not causal; if a decay is missing or
 /// outside of 0 to 1.
 pub fn retention(
     query: Tensor<4>,
@@ -60,7 +94,7 @@ pub fn retention(
     let [query, key, value] = [query, key, value].map(widen);
     let query = query.mul_scalar(options.scale.unwrap_or(shape.default_scale()));
     let (key, value, poison) = sight.finite(key, value, &shape, options.assume_finite);
-    let context = chunked::causal(query, key, value, &shape, Some(decays));
+    let context = causal(query, key, value, &shape, Some(decays));
     let context = match poison {
         Some(poison) => context + poison,
         None => context,
@@ -82,7 +116,7 @@ pub fn retention_decays(heads: usize) -> Vec<f64> {
 ///
 /// - context: `[batch, heads, seq, d_value]`
 /// - result: the same
-pub(crate) fn group_norm(context: Tensor<4>) -> Tensor<4> {
+fn group_norm(context: Tensor<4>) -> Tensor<4> {
     let stored = context.dtype();
     let context = widen(context);
     let centred = context.clone() - context.mean_dim(3);

@@ -8,9 +8,54 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use burn::module::{Module, RunningState};
 use burn::tensor::{Device, Tensor, TensorData};
+use zoo_spec::Performer;
 
-use super::{FeatureMap, RandomFeatures};
+use super::{Attention, HeadSizes, Inputs, MechanismParams, Output, Params};
+use crate::analysis::weighing::Weighing;
 use crate::counter::mix;
+use crate::scan::{FeatureMap, LinearState, RandomFeatures};
+use crate::{AttentionOptions, AttentionShape, linear};
+
+impl Attention for Performer {
+    fn init_params(&self, sizes: HeadSizes, device: &Device) -> MechanismParams {
+        let first = RandomFeatures::new(self.features, self.seed);
+        let redrawn = |interval| RedrawnFeatures::new(first, interval, sizes.d_head, device);
+        MechanismParams {
+            features: self.redraw_interval().map(redrawn),
+            ..MechanismParams::none()
+        }
+    }
+
+    fn forward(&self, inputs: Inputs, params: &Params, options: &AttentionOptions) -> Output {
+        let Inputs { query, key, value } = inputs;
+        let features = params.features.clone().unwrap_or(random_features(self));
+        linear(query, key, value, features, options).into()
+    }
+
+    fn is_flash(&self) -> bool {
+        false
+    }
+
+    fn weighing(&self, params: &Params, _: &Tensor<4>, _: &AttentionShape) -> Weighing {
+        Weighing::Features(params.features.clone().unwrap_or(random_features(self)))
+    }
+
+    fn features(&self) -> Option<FeatureMap> {
+        Some(random_features(self))
+    }
+
+    fn state(&self, _: usize) -> Option<LinearState> {
+        Some(LinearState::of_features(random_features(self)))
+    }
+
+    fn flops(&self, shape: &AttentionShape, _: &AttentionOptions) -> f64 {
+        crate::scan::flops(shape, self.features)
+    }
+}
+
+fn random_features(performer: &Performer) -> FeatureMap {
+    FeatureMap::FavorPlus(RandomFeatures::new(performer.features, performer.seed))
+}
 
 /// The random features in use. They are part of a module's record, without being learned:
 /// what was saved computes the same when it is loaded.

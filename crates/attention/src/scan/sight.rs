@@ -6,16 +6,16 @@ use crate::finite::{FiniteRows, poison};
 use crate::{AttentionShape, Pattern};
 
 /// Who sees whom, as far as it can be said of keys alone.
-pub(super) struct Sight {
+pub(crate) struct Sight {
     /// Queries see keys up to their own place.
-    pub(super) is_causal: bool,
+    pub(crate) is_causal: bool,
     /// `[batch, 1, seq_k, 1]`: keys that nobody sees.
-    pub(super) hidden: Option<Tensor<4, Bool>>,
+    pub(crate) hidden: Option<Tensor<4, Bool>>,
 }
 
 impl Sight {
     /// Keys or values with zeros for those that nobody sees.
-    pub(super) fn clear(&self, tensor: Tensor<4>) -> Tensor<4> {
+    pub(crate) fn clear(&self, tensor: Tensor<4>) -> Tensor<4> {
         match &self.hidden {
             Some(hidden) => {
                 let dims = tensor.dims();
@@ -30,7 +30,7 @@ impl Sight {
     /// NaN that do see one of these, `[batch, heads, seq_q, 1]`.
     ///
     /// Sums over chunks multiply what is ahead of a query by zero, which NaN survives.
-    pub(super) fn finite(
+    pub(crate) fn finite(
         &self,
         key: Tensor<4>,
         value: Tensor<4>,
@@ -71,10 +71,10 @@ impl Sight {
     /// # Panics
     ///
     /// If somebody does, naming `op` and the pattern.
-    pub(super) fn check_causal(&self, op: &str, pattern: &Pattern) {
+    pub(crate) fn check_causal(&self, op: &str, pattern: &Pattern) {
         assert!(
             self.is_causal,
-            "{op}: what is forgotten is behind: the pattern must be causal, got {}",
+            "{op}: it is causal, so the pattern must be causal, got {}",
             pattern.kind()
         );
     }
@@ -84,7 +84,7 @@ impl Sight {
     /// # Panics
     ///
     /// If there is more to the pattern, naming `op` and what it is.
-    pub(super) fn of(op: &str, pattern: &Pattern, shape: &AttentionShape, device: &Device) -> Self {
+    pub(crate) fn of(op: &str, pattern: &Pattern, shape: &AttentionShape, device: &Device) -> Self {
         match pattern {
             Pattern::Full => Self {
                 is_causal: false,
@@ -111,8 +111,7 @@ impl Sight {
                 }
             }
             other => panic!(
-                "{op}: queries see everything or what is before them, and of that key lengths \
-                 or key padding; got {}",
+                "{op}: it accepts full and causal patterns, key lengths and key padding only, got {}",
                 other.kind()
             ),
         }

@@ -30,7 +30,7 @@ const GROUP: usize = 16;
 /// - key: `[batch, kv_heads, seq_k, features]`
 /// - value: `[batch, kv_heads, seq_k, width]`
 /// - result: `[batch, heads, seq_q, width]`
-pub(super) fn causal(
+pub(crate) fn causal(
     query: Tensor<4>,
     key: Tensor<4>,
     value: Tensor<4>,

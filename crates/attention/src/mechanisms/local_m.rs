@@ -1,0 +1,53 @@
+//! A window of keys, queries and keys aligned at the start.
+//!
+//! Luong et al., [Effective Approaches to Attention-based Neural Machine
+//! Translation](https://arxiv.org/abs/1508.04025), 2015: monotonic alignment. Query `t` attends to
+//! the keys with `|j - t| <= window`. A [sliding window](zoo_spec::SlidingWindow) aligns the last
+//! query with the last key instead; with as many queries as keys both are the same.
+
+use burn::tensor::Tensor;
+use zoo_spec::LocalM;
+
+use super::Attention;
+use crate::{AttentionOptions, Pattern, flash};
+
+impl Attention for LocalM {
+    fn pattern(&self, _: usize) -> Option<Pattern> {
+        Some(Pattern::Monotonic {
+            window: self.window,
+        })
+    }
+
+    fn window(&self) -> Option<usize> {
+        Some(self.window)
+    }
+
+    fn is_aligned_at_start(&self) -> bool {
+        true
+    }
+}
+
+/// Attends to the `window` keys on either side of the key of a query's own number, tile by
+/// tile; a query beyond the last key's window gets zeros.
+///
+/// # Shapes
+///
+/// - query: `[batch, heads, seq_q, d_head]`
+/// - key: `[batch, kv_heads, seq_k, d_head]`
+/// - value: `[batch, kv_heads, seq_k, d_value]`
+/// - result: `[batch, heads, seq_q, d_value]`
+///
+/// # Panics
+///
+/// If the tensors or the options do not fit together.
+pub fn local_monotonic(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    value: Tensor<4>,
+    window: usize,
+    options: &AttentionOptions,
+) -> Tensor<4> {
+    let seen = Pattern::Monotonic { window };
+    let pattern = options.pattern.clone().and(seen);
+    flash(query, key, value, &options.clone().with_pattern(pattern))
+}

@@ -1,0 +1,21 @@
+//! A window of keys on either side of the query.
+//!
+//! Beltagy et al., [Longformer](https://arxiv.org/abs/2004.05150), 2020.
+
+use zoo_spec::SlidingWindow;
+
+use super::Attention;
+use crate::Pattern;
+
+impl Attention for SlidingWindow {
+    fn pattern(&self, _: usize) -> Option<Pattern> {
+        Some(Pattern::Window {
+            left: self.window,
+            right: self.window,
+        })
+    }
+
+    fn window(&self) -> Option<usize> {
+        Some(self.window)
+    }
+}

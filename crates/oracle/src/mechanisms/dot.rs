@@ -1,0 +1,13 @@
+use zoo_spec::Dot;
+
+use super::{Definition, Parameters};
+use crate::Problem;
+
+impl Definition for Dot {
+    fn given(&self, problem: &Problem, _: &Parameters<'_>) -> Option<Problem> {
+        Some(Problem {
+            scale: Some(problem.scale.unwrap_or(1.0)),
+            ..problem.clone()
+        })
+    }
+}

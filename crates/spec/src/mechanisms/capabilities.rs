@@ -1,0 +1,159 @@
+//! What a mechanism can be used for.
+
+use super::{Mechanism, MechanismConfig};
+
+/// Whether something is supported; the error is the reason why not, a clause that follows
+/// "because" or a colon.
+pub type Support = Result<(), &'static str>;
+
+/// What a mechanism can be used for. Every field is stated for every mechanism.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// How many key and value heads it has.
+    pub kv_heads: KvHeads,
+    /// Attention from one sequence to another.
+    pub cross_attention: Support,
+    /// Attention to later positions, as in an encoder.
+    pub bidirectional: Support,
+    /// Decoding token by token.
+    pub decoding: Support,
+    /// What padding at the end of a sequence does to the positions before it.
+    pub padding: Padding,
+    /// The options of a call that it supports.
+    pub options: SupportedOptions,
+    /// Whether it computes its weights as a matrix and can return them.
+    pub returns_weights: bool,
+    /// What distinguishes it from full softmax attention.
+    pub difference: Difference,
+}
+
+/// How many key and value heads a mechanism has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KvHeads {
+    /// Any divisor of the number of query heads, by default as many.
+    Any,
+    /// This many.
+    Exactly(usize),
+    /// One for every four query heads: the largest divisor of their number up to a quarter of it.
+    Quarter,
+    /// As many as query heads, since the keys are the normalised queries.
+    FromQueries,
+}
+
+impl KvHeads {
+    /// Their number for `heads` query heads, if the mechanism determines it.
+    pub fn of(self, heads: usize) -> Option<usize> {
+        match self {
+            Self::Any | Self::FromQueries => None,
+            Self::Exactly(kv_heads) => Some(kv_heads),
+            Self::Quarter => {
+                let divides = |fewer: &usize| heads.is_multiple_of(*fewer);
+                (1..=heads / 4).rev().find(divides).or(Some(1))
+            }
+        }
+    }
+}
+
+/// What padding at the end of a sequence does to the positions before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Padding {
+    /// Nothing where a causal mask or key lengths hide it.
+    Masked,
+    /// Nothing where key lengths are given; a causal mask is not enough, because all keys count.
+    NeedsKeyLengths,
+    /// It changes the result, for this reason: sequences are computed by length.
+    ChangesResult(&'static str),
+}
+
+/// The options of a call that a mechanism supports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SupportedOptions {
+    /// A cap on the scores.
+    pub softcap: Support,
+    /// ALiBi.
+    pub alibi: Support,
+    /// A bias added to the scores.
+    pub bias: Support,
+    /// Dropout of attention weights.
+    pub dropout: Support,
+    /// A dense mask.
+    pub dense_mask: Support,
+    /// A temperature or another scale of the scores.
+    pub temperature: Support,
+}
+
+impl SupportedOptions {
+    /// All of them.
+    pub const ALL: Self = Self {
+        softcap: Ok(()),
+        alibi: Ok(()),
+        bias: Ok(()),
+        dropout: Ok(()),
+        dense_mask: Ok(()),
+        temperature: Ok(()),
+    };
+
+    /// None of them: the mechanism computes no scores that they could change.
+    pub const NO_SCORES: Self = Self {
+        softcap: NO_SCORES,
+        alibi: NO_SCORES,
+        bias: NO_SCORES,
+        dropout: NO_SCORES,
+        dense_mask: Err("it accepts full and causal patterns, key lengths and key padding only"),
+        temperature: NO_SCORES,
+    };
+}
+
+const NO_SCORES: Support = Err("it computes no scores or weights");
+
+/// What distinguishes a mechanism from full softmax attention over the same queries, keys and
+/// values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Difference {
+    /// Nothing: it is full attention.
+    None,
+    /// Query heads share key and value heads.
+    SharedHeads,
+    /// It hides keys that the mask shows.
+    HiddenKeys,
+    /// It weights the same keys differently.
+    Weights,
+}
+
+/// What is left to state about exact softmax attention over the keys that a pattern shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PatternUse {
+    /// Attention from one sequence to another.
+    pub cross_attention: Support,
+    /// Decoding token by token.
+    pub decoding: Support,
+    /// What padding at the end of a sequence does to the positions before it.
+    pub padding: Padding,
+}
+
+impl Difference {
+    /// That of a mechanism.
+    pub fn of(mechanism: Mechanism) -> Self {
+        MechanismConfig::from(mechanism).capabilities().difference
+    }
+}
+
+impl Capabilities {
+    /// Those of exact softmax attention over the keys that a pattern shows.
+    pub const fn of_pattern(pattern: PatternUse) -> Self {
+        Self {
+            kv_heads: KvHeads::Any,
+            cross_attention: pattern.cross_attention,
+            bidirectional: Ok(()),
+            decoding: pattern.decoding,
+            padding: pattern.padding,
+            options: SupportedOptions::ALL,
+            returns_weights: false,
+            difference: Difference::HiddenKeys,
+        }
+    }
+}
+
+/// Why a pattern of one sequence cannot be used for cross-attention.
+pub const SELF_ATTENTION_ONLY: Support =
+    Err("its pattern is defined on a single sequence, and cross-attention has two");

@@ -1,0 +1,37 @@
+use super::{Capabilities, Difference, KvHeads, MechanismSpec, Padding, SupportedOptions};
+use crate::keys::Values;
+
+mechanism! {
+    /// Linear attention: a feature map instead of the softmax.
+    #[about(time = "n", memory = "n", Different, "linear.md")]
+    #[paper("Katharopoulos 2020", "https://arxiv.org/abs/2006.16236")]
+    pub struct Linear = "linear" {
+        /// Feature map.
+        features: LinearFeatures = LinearFeatures::Elu1, small LinearFeatures::Elu1, Values::Words(LinearFeatures::WORDS);
+    }
+}
+
+impl MechanismSpec for Linear {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            kv_heads: KvHeads::Any,
+            cross_attention: Ok(()),
+            bidirectional: Ok(()),
+            decoding: Ok(()),
+            padding: Padding::Masked,
+            options: SupportedOptions::NO_SCORES,
+            returns_weights: false,
+            difference: Difference::Weights,
+        }
+    }
+}
+
+crate::words! {
+    /// The feature map of linear attention.
+    pub enum LinearFeatures {
+        /// `elu(x) + 1`.
+        Elu1 = "elu1",
+        /// `max(x, 0) + 0.001`.
+        Relu = "relu",
+    }
+}

@@ -1,0 +1,22 @@
+use super::{Capabilities, MechanismSpec, Padding, PatternUse};
+use crate::keys::LENGTH_OR_NONE;
+
+mechanism! {
+    /// Softmax over a window of w keys, queries and keys aligned at the start.
+    #[about(time = "n·w", memory = "n", Exact, "local.md")]
+    #[paper("Luong 2015", "https://arxiv.org/abs/1508.04025")]
+    pub struct LocalM = "local-m" {
+        /// Visible keys on either side.
+        window: usize = 10, small 3, LENGTH_OR_NONE;
+    }
+}
+
+impl MechanismSpec for LocalM {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::of_pattern(PatternUse {
+            cross_attention: Ok(()),
+            decoding: Ok(()),
+            padding: Padding::Masked,
+        })
+    }
+}

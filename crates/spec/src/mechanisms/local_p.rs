@@ -1,0 +1,27 @@
+use super::{Capabilities, Difference, KvHeads, MechanismSpec, Padding, SupportedOptions};
+use crate::keys::LENGTH;
+
+mechanism! {
+    /// Softmax over a window of w keys around a predicted position, with Gaussian weighting.
+    #[about(time = "n²", memory = "n²", Different, "local.md")]
+    #[paper("Luong 2015", "https://arxiv.org/abs/1508.04025")]
+    pub struct LocalP = "local-p" {
+        /// Visible keys on either side; twice the standard deviation of the weighting.
+        window: usize = 10, small 2, LENGTH;
+    }
+}
+
+impl MechanismSpec for LocalP {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            kv_heads: KvHeads::Any,
+            cross_attention: Ok(()),
+            bidirectional: Ok(()),
+            decoding: Err("the position it predicts depends on the final length"),
+            padding: Padding::NeedsKeyLengths,
+            options: SupportedOptions::ALL,
+            returns_weights: true,
+            difference: Difference::HiddenKeys,
+        }
+    }
+}

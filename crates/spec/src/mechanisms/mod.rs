@@ -1,0 +1,302 @@
+//! The registry of attention mechanisms.
+//!
+//! Each mechanism is a struct in a file of its own: its keys with their defaults, its
+//! [description](About), its [capabilities](Capabilities) and a small instance for tests. The
+//! list in [`for_each_mechanism!`](crate::for_each_mechanism) is the only list of mechanisms in
+//! the workspace: the enums below, the config file's keys, the README's table, the dispatch of
+//! `zoo-attention` and the oracle's are generated from it.
+
+mod capabilities;
+#[macro_use]
+mod declare;
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+pub use self::capabilities::{
+    Capabilities, Difference, KvHeads, Padding, PatternUse, SELF_ATTENTION_ONLY, Support,
+    SupportedOptions,
+};
+pub use self::declare::{About, Exactness, MechanismKeys, MechanismSpec};
+pub use self::linear::LinearFeatures;
+use crate::UnknownWord;
+use crate::keys::{Choice, InvalidValue, Key, Variant};
+
+/// Calls the macro `$callback` with every mechanism as `module::Type`, in the order in which they
+/// are shown. `zoo-attention` and the oracle have a file `mechanisms/<module>.rs` for each.
+#[macro_export]
+macro_rules! for_each_mechanism {
+    ($callback:ident) => {
+        $callback! {
+            standard::Standard,
+            flash::Flash,
+            multi_query::MultiQuery,
+            grouped_query::GroupedQuery,
+            dot::Dot,
+            multiplicative::Multiplicative,
+            additive::Additive,
+            hard::Hard,
+            sliding_window::SlidingWindow,
+            local_m::LocalM,
+            local_p::LocalP,
+            block::Block,
+            strided::Strided,
+            fixed::Fixed,
+            longformer::Longformer,
+            big_bird::BigBird,
+            lsh::Lsh,
+            linear::Linear,
+            performer::Performer,
+            retention::Retention,
+        }
+    };
+}
+
+macro_rules! registry {
+    ($($module:ident::$type:ident),+ $(,)?) => {
+        $(
+            mod $module;
+            pub use self::$module::$type;
+        )+
+
+        /// A mechanism, without its sizes.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Mechanism {
+            $(
+                #[doc = concat!("See [`", stringify!($type), "`](struct@", stringify!($type), ").")]
+                $type,
+            )+
+        }
+
+        /// A mechanism with its sizes. In a file, either a name, `"flash"`, for the default sizes,
+        /// or a table, `{ kind = "longformer", window = 256, global = 1 }`.
+        #[derive(Debug, Clone, Copy, PartialEq)]
+        pub enum MechanismConfig {
+            $(
+                #[doc = concat!("See [`", stringify!($type), "`](struct@", stringify!($type), ").")]
+                $type($type),
+            )+
+        }
+
+        $(
+            impl From<$type> for MechanismConfig {
+                fn from(config: $type) -> Self {
+                    Self::$type(config)
+                }
+            }
+        )+
+
+        impl From<Mechanism> for MechanismConfig {
+            /// With the default sizes.
+            fn from(mechanism: Mechanism) -> Self {
+                match mechanism {
+                    $( Mechanism::$type => Self::$type($type::default()), )+
+                }
+            }
+        }
+
+        impl Mechanism {
+            /// Every mechanism, in the order in which they are shown.
+            pub const ALL: [Self; Self::COUNT] = [$( Self::$type, )+];
+            const COUNT: usize = [$( stringify!($type) ),+].len();
+
+            const fn variant(self) -> &'static Variant {
+                match self {
+                    $( Self::$type => &Variant {
+                        word: $type::NAME,
+                        others: $type::ALIASES,
+                        about: $type::SUMMARY,
+                        keys: $type::KEYS,
+                    }, )+
+                }
+            }
+
+            /// Its complexity, exactness and source.
+            pub fn about(self) -> About {
+                match self {
+                    $( Self::$type => $type::ABOUT, )+
+                }
+            }
+
+            /// The mechanism at sizes at which it differs from full attention over a sequence of
+            /// nine positions and four heads.
+            pub fn small_for_tests(self) -> MechanismConfig {
+                match self {
+                    $( Self::$type => $type::small_for_tests().into(), )+
+                }
+            }
+
+            /// The mechanism with the sizes of a table.
+            fn with_keys(self, table: Table) -> Result<MechanismConfig, serde_json::Error> {
+                Ok(match self {
+                    $( Self::$type => serde_json::from_value::<$type>(table.into())?.into(), )+
+                })
+            }
+        }
+
+        impl MechanismConfig {
+            /// Which mechanism it is.
+            pub fn mechanism(&self) -> Mechanism {
+                match self {
+                    $( Self::$type(_) => Mechanism::$type, )+
+                }
+            }
+
+            /// What it can be used for.
+            pub fn capabilities(&self) -> Capabilities {
+                match self {
+                    $( Self::$type(config) => config.capabilities(), )+
+                }
+            }
+
+            fn write_keys<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+                match self {
+                    $( Self::$type(config) => config.write_keys(map), )+
+                }
+            }
+        }
+
+        const VARIANTS: [Variant; Mechanism::COUNT] = [
+            $( Variant {
+                word: $type::NAME,
+                others: $type::ALIASES,
+                about: $type::SUMMARY,
+                keys: $type::KEYS,
+            }, )+
+        ];
+    };
+}
+
+for_each_mechanism!(registry);
+
+/// A table of a file, without its `kind`.
+type Table = serde_json::Map<String, serde_json::Value>;
+
+/// Every mechanism as a choice of a config file.
+pub const MECHANISMS: Choice = Choice {
+    name: "attention",
+    variants: &VARIANTS,
+};
+
+impl Mechanism {
+    /// Its name.
+    pub fn word(self) -> &'static str {
+        self.variant().word
+    }
+
+    /// Other names for it.
+    pub fn aliases(self) -> &'static [&'static str] {
+        self.variant().others
+    }
+
+    /// What it computes, in one sentence without a full stop.
+    pub fn summary(self) -> &'static str {
+        self.variant().about.trim().trim_end_matches('.')
+    }
+
+    /// Its keys.
+    pub fn keys(self) -> &'static [Key] {
+        self.variant().keys
+    }
+
+    /// Whether it computes its weights as a matrix and can return them.
+    pub fn returns_weights(self) -> bool {
+        MechanismConfig::from(self).capabilities().returns_weights
+    }
+}
+
+impl fmt::Display for Mechanism {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl FromStr for Mechanism {
+    type Err = UnknownWord;
+
+    fn from_str(word: &str) -> Result<Self, UnknownWord> {
+        let is_it =
+            |mechanism: &Self| mechanism.word() == word || mechanism.aliases().contains(&word);
+        Self::ALL.into_iter().find(is_it).ok_or_else(|| {
+            let known = Variant::words(MECHANISMS.variants);
+            UnknownWord::new("mechanism", word, known)
+        })
+    }
+}
+
+impl MechanismConfig {
+    /// Key and value heads for `heads` query heads, if the mechanism determines them.
+    pub fn kv_heads(&self, heads: usize) -> Option<usize> {
+        self.capabilities().kv_heads.of(heads)
+    }
+
+    /// Checks every size against the values that its key accepts.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidValue`] naming the key, the allowed values and the value.
+    pub fn check(&self) -> Result<(), InvalidValue> {
+        let Ok(table) = toml::Table::try_from(self) else {
+            // Only an integer beyond what TOML can represent, a seed, cannot be converted.
+            return Ok(());
+        };
+        for key in self.mechanism().keys() {
+            if let Some(value) = table.get(key.name) {
+                key.check(value)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for MechanismConfig {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("kind", self.mechanism().word())?;
+        self.write_keys(&mut map)?;
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for MechanismConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NameOrTable;
+        impl<'de> Visitor<'de> for NameOrTable {
+            type Value = MechanismConfig;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of a mechanism, or a table with its kind and sizes")
+            }
+
+            fn visit_str<E: Error>(self, name: &str) -> Result<MechanismConfig, E> {
+                let mechanism: Mechanism = name.parse().map_err(E::custom)?;
+                Ok(mechanism.into())
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<MechanismConfig, A::Error> {
+                let mut table = Table::deserialize(MapAccessDeserializer::new(map))?;
+                let Some(kind) = table.remove("kind") else {
+                    return Err(A::Error::missing_field("kind"));
+                };
+                let kind = kind.as_str().unwrap_or_default();
+                let mechanism: Mechanism = kind.parse().map_err(A::Error::custom)?;
+                let is_known = |name: &str| mechanism.keys().iter().any(|key| key.name == name);
+                if let Some(name) = table.keys().find(|name| !is_known(name)) {
+                    return Err(A::Error::custom(format!("{mechanism} has no {name}")));
+                }
+                mechanism
+                    .with_keys(table)
+                    .map_err(|error| A::Error::custom(format!("{mechanism}: {error}")))
+            }
+        }
+        deserializer.deserialize_any(NameOrTable)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,29 @@
+use super::{Capabilities, Difference, KvHeads, MechanismSpec, Padding, SupportedOptions};
+use crate::keys::Values;
+
+mechanism! {
+    /// Linear attention with exponential decay, causal.
+    #[about(time = "n", memory = "n", Different, "retention.md")]
+    #[paper("Sun 2023", "https://arxiv.org/abs/2307.08621")]
+    pub struct Retention = "retention" {
+        /// Normalise the output of each head, as the paper does (eq. 8, without parameters).
+        group_norm: bool = false, small false, Values::Flag;
+    }
+}
+
+impl MechanismSpec for Retention {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            kv_heads: KvHeads::Any,
+            cross_attention: Err(
+                "it decays with the distance to earlier positions of the same sequence",
+            ),
+            bidirectional: Err("it is causal"),
+            decoding: Ok(()),
+            padding: Padding::Masked,
+            options: SupportedOptions::NO_SCORES,
+            returns_weights: false,
+            difference: Difference::Weights,
+        }
+    }
+}

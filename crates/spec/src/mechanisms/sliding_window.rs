@@ -1,0 +1,22 @@
+use super::{Capabilities, MechanismSpec, Padding, PatternUse, SELF_ATTENTION_ONLY};
+use crate::keys::LENGTH_OR_NONE;
+
+mechanism! {
+    /// Softmax over a window of w keys on either side.
+    #[about(time = "n·w", memory = "n", Exact, "local.md")]
+    #[paper("Beltagy 2020", "https://arxiv.org/abs/2004.05150")]
+    pub struct SlidingWindow = "sliding-window" | "local" {
+        /// Visible keys on either side.
+        window: usize = 256, small 2, LENGTH_OR_NONE;
+    }
+}
+
+impl MechanismSpec for SlidingWindow {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::of_pattern(PatternUse {
+            cross_attention: SELF_ATTENTION_ONLY,
+            decoding: Ok(()),
+            padding: Padding::Masked,
+        })
+    }
+}

@@ -1,0 +1,26 @@
+use super::{Capabilities, MechanismSpec, Padding, PatternUse, SELF_ATTENTION_ONLY};
+use crate::keys::{LENGTH, Presence};
+
+mechanism! {
+    /// Softmax over the s nearest keys and every s-th key, s = sqrt(n).
+    #[about(time = "n·sqrt(n); n² with dropout, bias, ALiBi, lengths", memory = "n", Exact, "strided.md")]
+    #[paper("Child 2019", "https://arxiv.org/abs/1904.10509")]
+    pub struct Strided = "strided" {
+        /// Distance between strided keys.
+        stride: Option<usize> = None, small Some(3), LENGTH, Presence::Optional("sqrt(seq_k)");
+    }
+}
+
+impl MechanismSpec for Strided {
+    fn capabilities(&self) -> Capabilities {
+        let needs = Err("without `stride`, it is sqrt(seq_k), which grows while decoding");
+        Capabilities::of_pattern(PatternUse {
+            cross_attention: SELF_ATTENTION_ONLY,
+            decoding: if self.stride.is_some() { Ok(()) } else { needs },
+            padding: match self.stride {
+                Some(_) => Padding::Masked,
+                None => Padding::ChangesResult("its stride is sqrt(seq_k), padding included"),
+            },
+        })
+    }
+}

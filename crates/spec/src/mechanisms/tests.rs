@@ -1,0 +1,150 @@
+use super::*;
+
+fn read(text: &str) -> Result<MechanismConfig, String> {
+    serde_json::from_str(text).map_err(|error| error.to_string())
+}
+
+#[test]
+fn every_name_and_alias_is_parsed() {
+    let mut names = std::collections::BTreeSet::new();
+    for mechanism in Mechanism::ALL {
+        for name in [mechanism.word()].iter().chain(mechanism.aliases()) {
+            assert_eq!(name.parse(), Ok(mechanism));
+            assert_eq!(read(&format!("\"{name}\"")), Ok(mechanism.into()));
+            assert!(names.insert(*name), "{name} is the name of two mechanisms");
+        }
+    }
+    for alias in ["scaled-dot", "global", "local", "general", "concat"] {
+        assert!(names.contains(alias), "{alias}");
+    }
+}
+
+#[test]
+fn a_misspelt_name_gets_the_closest() {
+    for (wrong, closest) in [("globl", "global"), ("standrad", "standard")] {
+        let error = wrong.parse::<Mechanism>().unwrap_err();
+        assert_eq!(error.nearest(), Some(closest));
+    }
+}
+
+#[test]
+fn what_is_written_reads_back() {
+    for mechanism in Mechanism::ALL {
+        for config in [mechanism.into(), mechanism.small_for_tests()] {
+            let text = serde_json::to_string(&config).expect("plain data");
+            assert_eq!(read(&text), Ok(config), "{text}");
+            let text = toml::to_string(&config).expect("plain data");
+            assert_eq!(toml::from_str(&text), Ok(config), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_table_gives_some_or_all_keys() {
+    for (text, config) in [
+        (
+            r#"{"kind": "longformer", "window": 32}"#,
+            MechanismConfig::from(Longformer {
+                window: 32,
+                global: 1,
+            }),
+        ),
+        (
+            r#"{"kind": "linear", "features": "relu"}"#,
+            Linear {
+                features: LinearFeatures::Relu,
+            }
+            .into(),
+        ),
+        (
+            r#"{"kind": "fixed", "summary": 2}"#,
+            Fixed {
+                block: None,
+                summary: 2,
+            }
+            .into(),
+        ),
+        (
+            r#"{"kind": "hard", "temperature": 0.5, "seed": 18446744073709551615}"#,
+            Hard {
+                temperature: 0.5,
+                seed: u64::MAX,
+            }
+            .into(),
+        ),
+        (
+            r#"{"kind": "local", "window": 3}"#,
+            SlidingWindow { window: 3 }.into(),
+        ),
+        (
+            r#"{"kind": "retention"}"#,
+            Retention { group_norm: false }.into(),
+        ),
+    ] {
+        assert_eq!(read(text), Ok(config), "{text}");
+        let written = serde_json::to_string(&config).expect("plain data");
+        assert_eq!(read(&written), Ok(config), "{written}");
+    }
+    for (redraw, interval) in [(0, None), (1000, std::num::NonZeroUsize::new(1000))] {
+        let text = format!(r#"{{"kind": "performer", "redraw": {redraw}}}"#);
+        let Ok(MechanismConfig::Performer(performer)) = read(&text) else {
+            panic!("{text}");
+        };
+        assert_eq!(performer.redraw_interval(), interval);
+    }
+}
+
+#[test]
+fn mistakes_are_named() {
+    for (text, part) in [
+        (r#""flush""#, "did you mean flash"),
+        (r#"{"kind": "bigbrid"}"#, "did you mean bigbird"),
+        (r#"{"window": 3}"#, "missing field `kind`"),
+        (r#"{"kind": "flash", "window": 3}"#, "flash has no window"),
+        (r#"{"kind": "lsh", "block": 3}"#, "lsh has no block"),
+        (r#"{"kind": "block", "sise": 3}"#, "block has no sise"),
+        (r#"{"kind": "block", "size": -3}"#, "block: invalid value"),
+        (
+            r#"{"kind": "linear", "features": 3}"#,
+            "linear: invalid type",
+        ),
+        (
+            r#"{"kind": "linear", "features": "elu2"}"#,
+            "linear: unknown variant `elu2`, expected `elu1` or `relu`",
+        ),
+        ("3", "the name of a mechanism, or a table"),
+    ] {
+        let error = read(text).expect_err(text);
+        assert!(error.contains(part), "{text}: {error}");
+    }
+}
+
+#[test]
+fn sizes_are_checked_against_their_keys() {
+    for mechanism in Mechanism::ALL {
+        for config in [mechanism.into(), mechanism.small_for_tests()] {
+            assert_eq!(config.check(), Ok(()), "{config:?}");
+        }
+    }
+    let none = MechanismConfig::from(Block { size: 0 }).check();
+    let error = none.expect_err("a block of nothing");
+    assert_eq!((error.key, error.allowed.as_str()), ("size", "at least 1"));
+    for temperature in [0.0, f64::NAN, 1e7] {
+        let hard = Hard {
+            temperature,
+            seed: 0,
+        };
+        let error = MechanismConfig::from(hard).check().expect_err("refused");
+        assert_eq!(error.allowed, "at least 1e-6 and at most 1e6");
+    }
+}
+
+#[test]
+fn grouped_query_heads_divide_the_query_heads() {
+    let grouped = MechanismConfig::from(Mechanism::GroupedQuery);
+    let fewer = [8, 12, 6, 3, 1].map(|heads| grouped.kv_heads(heads));
+    assert_eq!(fewer, [Some(2), Some(3), Some(1), Some(1), Some(1)]);
+    let given = MechanismConfig::from(GroupedQuery { kv_heads: Some(4) });
+    assert_eq!(given.kv_heads(8), Some(4));
+    assert_eq!(MechanismConfig::from(Mechanism::Flash).kv_heads(8), None);
+}
