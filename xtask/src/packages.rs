@@ -26,13 +26,12 @@ const WITHOUT_FEATURES: [&str; 5] = [
 const WITH_LIBTORCH: &str = "zoo-aten";
 
 /// Packages without Burn, which are tested in the profile that built this very program.
-const LIGHT: [&str; 7] = [
+const LIGHT: [&str; 6] = [
     "xtask",
     "zoo-spec",
     "zoo-bench-core",
     "zoo-config",
     "zoo-data",
-    "zoo-metrics",
     "zoo-viz",
 ];
 

@@ -6,7 +6,8 @@
 //! - [`Split`], [`Labels`], [`SentenceRule`]: what is held back, what classes there are, where
 //!   sentences end;
 //! - [`TokenizerConfig`]: text as tokens and back;
-//! - [`LengthRule`], [`Batching`], [`Windows`]: what is learned from at each step.
+//! - [`LengthRule`], [`Batching`], [`Windows`]: what is learned from at each step;
+//! - [`metrics`]: how good the output of a model is.
 //!
 //! Everything that is drawn is a function of a seed, on any machine.
 //!
@@ -32,6 +33,7 @@ mod error;
 mod example;
 mod fit;
 mod labels;
+pub mod metrics;
 mod read;
 mod sentences;
 mod split;

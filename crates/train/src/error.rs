@@ -6,7 +6,7 @@ use thiserror::Error;
 use zoo_backend::{BackendError, Dtype};
 use zoo_config::ConfigError;
 use zoo_data::DataError;
-use zoo_metrics::MetricError;
+use zoo_data::metrics::MetricError;
 use zoo_models::ModelError;
 use zoo_models::weights::WeightsError;
 use zoo_viz::PictureError;

@@ -39,7 +39,7 @@ impl Trained {
         &self,
         texts: Texts,
         part: DataPart,
-        bleu: zoo_metrics::Bleu,
+        bleu: zoo_data::metrics::Bleu,
         samples: usize,
     ) -> Result<(Judgement, Vec<String>), TrainError> {
         let texts = only(texts, part);

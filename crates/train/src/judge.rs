@@ -2,11 +2,11 @@
 
 use burn::tensor::{Device, Tensor};
 use zoo_config::{Config, Metric, WordRule};
+use zoo_data::metrics::{Accuracy, Bleu, BleuScore, Chrf, ChrfScore, ConfusionMatrix, Perplexity};
 use zoo_data::{
     BatchSize, Batching, DocumentIds, Encoded, LabelledIds, Labels, Pair, PairIds, PairTokenizers,
     Tokenizer,
 };
-use zoo_metrics::{Accuracy, Bleu, BleuScore, Chrf, ChrfScore, ConfusionMatrix, Perplexity};
 use zoo_models::{
     Classifier, Documents, GenerateConfig, Gpt, Han, ModelError, Seq2Seq, Tokens, Transformer,
     generate,
@@ -146,13 +146,13 @@ pub fn bleu_of(config: &Config) -> Bleu {
     let tokenizer = match &config.tokenizer {
         // Words lie between spaces already, and cutting them again would count others.
         zoo_config::Tokenizer::Word(said) if said.words == Some(WordRule::Spaces) => {
-            zoo_metrics::Tokenizer::None
+            zoo_data::metrics::Tokenizer::None
         }
         zoo_config::Tokenizer::Bpe(said) if said.words == Some(WordRule::Spaces) => {
-            zoo_metrics::Tokenizer::None
+            zoo_data::metrics::Tokenizer::None
         }
-        _ if writes_chinese(config) => zoo_metrics::Tokenizer::Zh,
-        _ => zoo_metrics::Tokenizer::V13a,
+        _ if writes_chinese(config) => zoo_data::metrics::Tokenizer::Zh,
+        _ => zoo_data::metrics::Tokenizer::V13a,
     };
     Bleu {
         tokenizer,

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use serde_json::{Value, json};
+use zoo_data::metrics::{Case, Tokenizer};
 use zoo_data::{ParallelText, Parts, plain_text};
-use zoo_metrics::{Case, Tokenizer};
 use zoo_spec::printable_text;
 
 use super::using::Using;

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use zoo_spec::UnknownWord;
 
-use crate::text::is_blank;
+use super::text::is_blank;
 
 /// One of sacreBLEU's tokenizers, by its name there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ impl Tokenizer {
     /// The line with blanks between its words.
     ///
     /// ```
-    /// # use zoo_metrics::Tokenizer;
+    /// # use zoo_data::metrics::Tokenizer;
     /// let line = Tokenizer::V13a.tokenize("It cost $3.50, he said.");
     /// assert_eq!(line, "It cost $ 3.50 , he said .");
     /// ```
@@ -117,7 +117,7 @@ fn western(line: &str) -> String {
         (left.is_ascii_digit() && right == '-').then(|| vec![left, ' ', '-', ' '])
     });
     let line: String = letters.into_iter().collect();
-    joined(crate::text::words(&line).map(str::to_owned))
+    joined(super::text::words(&line).map(str::to_owned))
 }
 
 /// Replaces pairs of neighbours from left to right; a letter is in one pair at most.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use serde::Deserialize;
-use zoo_metrics::{Bleu, Case, Chrf, Smoothing, Tokenizer};
+use zoo_data::metrics::{Bleu, Case, Chrf, Smoothing, Tokenizer};
 
 /// The same counts and the same formula in the same precision: what is left is the order
 /// of a handful of operations on numbers up to 100.
@@ -79,7 +79,7 @@ fn near(ours: f64, theirs: f64, what: &str) {
 
 /// What sacreBLEU prints, with our version in place of its own.
 fn in_our_name(printed: &str) -> String {
-    let ours = concat!("version:zoo-metrics-", env!("CARGO_PKG_VERSION"));
+    let ours = concat!("version:zoo-data-", env!("CARGO_PKG_VERSION"));
     printed.replace("version:2.6.0", ours)
 }
 

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zoo_spec::UnknownWord;
 
-use crate::MetricError;
+use super::MetricError;
 
 /// What becomes of a precision of which nothing matched; without this, it makes the whole
 /// score zero.

@@ -7,7 +7,7 @@ use serde::Serialize;
 /// How many tokens, and how many sequences, are as they should be.
 ///
 /// ```
-/// # use zoo_metrics::Accuracy;
+/// # use zoo_data::metrics::Accuracy;
 /// let mut accuracy = Accuracy::default();
 /// accuracy.add(&[1, 2, 3], &[1, 2, 3]);
 /// accuracy.add(&[1, 2, 3], &[1, 5, 3]);

@@ -7,7 +7,7 @@ use serde::Serialize;
 /// The loss of tokens added up.
 ///
 /// ```
-/// # use zoo_metrics::Perplexity;
+/// # use zoo_data::metrics::Perplexity;
 /// let mut perplexity = Perplexity::default();
 /// perplexity.add(2.0_f64.ln(), 10); // ten tokens, a mean loss of ln 2
 /// perplexity.add(8.0_f64.ln(), 10);

@@ -10,18 +10,18 @@ use std::hash::Hash;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ngrams::{ngrams, shared};
-use crate::signature::{References, signature};
-use crate::text::{is_blank, words};
-use crate::{Case, MetricError};
+use super::ngrams::{ngrams, shared};
+use super::signature::{References, signature};
+use super::text::{is_blank, words};
+use super::{Case, MetricError};
 
 /// How chrF is computed. The default is sacreBLEU's chrF2.
 ///
 /// ```
-/// # use zoo_metrics::Chrf;
+/// # use zoo_data::metrics::Chrf;
 /// let score = Chrf::plus_plus().corpus(&["the cat sat"], &[vec!["the cat sits"]])?;
 /// assert!(score.to_string().starts_with("chrF2++|nrefs:1|case:mixed|eff:yes|nc:6|nw:2|"));
-/// # Ok::<(), zoo_metrics::MetricError>(())
+/// # Ok::<(), zoo_data::metrics::MetricError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

@@ -4,21 +4,21 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::MetricError;
-use crate::accuracy::share;
-use crate::table::lines;
+use super::MetricError;
+use super::accuracy::share;
+use super::table::lines;
 
 /// Counts of examples by the class they are of and the class they were taken for. Prints
 /// as two tables.
 ///
 /// ```
-/// # use zoo_metrics::ConfusionMatrix;
+/// # use zoo_data::metrics::ConfusionMatrix;
 /// let mut matrix = ConfusionMatrix::new(["good", "bad"])?;
 /// matrix.add(0, 0)?; // good, and taken for good
 /// matrix.add(1, 0)?; // bad, and taken for good
 /// assert_eq!(matrix.accuracy(), Some(0.5));
 /// assert_eq!(matrix.class(0)?.precision, Some(0.5));
-/// # Ok::<(), zoo_metrics::MetricError>(())
+/// # Ok::<(), zoo_data::metrics::MetricError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ConfusionMatrix {

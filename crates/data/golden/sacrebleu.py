@@ -3,7 +3,7 @@
 sacreBLEU 2.6.0, seed 20180815. From the repository's root:
 
     pip install sacrebleu==2.6.0
-    python3 crates/metrics/golden/sacrebleu.py
+    python3 crates/data/golden/sacrebleu.py
 
 writes sacrebleu.json beside this file: lines as each tokenizer cuts them, and scores of BLEU and
 chrF. Some texts are written by hand, others drawn from what tokenizers stumble over.
@@ -173,7 +173,7 @@ def main():
         tokens.append({"line": line, "words": cut})
 
     golden = {
-        "made_by": f"sacreBLEU {VERSION}, crates/metrics/golden/sacrebleu.py, seed {SEED}",
+        "made_by": f"sacreBLEU {VERSION}, crates/data/golden/sacrebleu.py, seed {SEED}",
         "corpora": [{"name": name, "lines": lines} for name, lines in corpora.items()],
         "tokens": tokens,
         "bleu": [case for item in corpora.items() for case in bleu_cases(*item)],

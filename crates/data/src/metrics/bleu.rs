@@ -11,19 +11,19 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ngrams::{ngrams, shared};
-use crate::signature::{References, signature};
-use crate::text::words;
-use crate::{Case, MetricError, Smoothing, Tokenizer};
+use super::ngrams::{ngrams, shared};
+use super::signature::{References, signature};
+use super::text::words;
+use super::{Case, MetricError, Smoothing, Tokenizer};
 
 /// How BLEU is computed. The default is sacreBLEU's.
 ///
 /// ```
-/// # use zoo_metrics::Bleu;
+/// # use zoo_data::metrics::Bleu;
 /// let output = ["the cat sat on the mat"];
 /// let score = Bleu::default().corpus(&output, &[vec!["the cat sat on a mat"]])?;
 /// assert_eq!(format!("{:.2}", score.score), "53.73");
-/// # Ok::<(), zoo_metrics::MetricError>(())
+/// # Ok::<(), zoo_data::metrics::MetricError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -348,7 +348,7 @@ mod tests {
         assert_eq!(
             score.to_string(),
             format!(
-                "BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:zoo-metrics-{} = 100.00 \
+                "BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:zoo-data-{} = 100.00 \
                  100.0/100.0/100.0/100.0 (BP = 1.000 ratio = 1.000 hyp_len = 6 ref_len = 6)",
                 env!("CARGO_PKG_VERSION")
             )

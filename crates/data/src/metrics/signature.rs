@@ -40,12 +40,12 @@ impl References {
     }
 }
 
-/// `nrefs:1|case:mixed|...|version:zoo-metrics-0.1.0`: sacreBLEU's keys in its order. The
+/// `nrefs:1|case:mixed|...|version:zoo-data-0.1.0`: sacreBLEU's keys in its order. The
 /// version is ours, so that nobody takes the number for one that sacreBLEU printed.
 pub(crate) fn signature(references: References, settings: &[(&str, String)]) -> String {
     let mut parts = vec![format!("nrefs:{}", references.word())];
     parts.extend(settings.iter().map(|(key, value)| format!("{key}:{value}")));
-    parts.push(concat!("version:zoo-metrics-", env!("CARGO_PKG_VERSION")).to_owned());
+    parts.push(concat!("version:zoo-data-", env!("CARGO_PKG_VERSION")).to_owned());
     parts.join("|")
 }
 
