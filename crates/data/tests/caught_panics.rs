@@ -24,11 +24,9 @@ fn only_panics_that_become_errors_are_silent() {
         .unwrap();
     let precompiled = "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AA==\"}";
     let json = json.replace("{\"type\":\"NFC\"}", precompiled);
-    let name = format!("zoo-caught-{}.json", std::process::id());
-    let path = std::env::temp_dir().join(name);
-    std::fs::write(&path, json).unwrap();
-    let error = Tokenizer::load(&path).unwrap_err().to_string();
-    std::fs::remove_file(&path).unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), json).unwrap();
+    let error = Tokenizer::load(file.path()).unwrap_err().to_string();
     assert!(error.contains("the crate tokenizers can use"), "{error}");
     assert_eq!(printed(), 0, "a panic that became an error");
 

@@ -3,51 +3,17 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::fs;
-use std::io::Write;
+#[path = "../src/test_files.rs"]
+#[allow(dead_code, reason = "the crate's own tests use all of it")]
+mod test_files;
+
 use std::path::{Path, PathBuf};
 
-use zip::ZipWriter;
-use zip::write::SimpleFileOptions;
+use test_files::Folder;
 use zoo_data::{DataError, LabelledText, Labels, Tokenizer, plain_text};
 
 /// Sets the title, clears the screen, reorders what follows.
 const HOSTILE: &str = "\u{1b}]0;t\u{7}\u{1b}[2J\u{9b}31m\u{202e}";
-
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let name = format!("zoo-invalid-{}-{name}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.0.join(name);
-        fs::write(&path, bytes).unwrap();
-        path
-    }
-
-    fn zip(&self, name: &str, entries: &[(&str, &str)]) -> PathBuf {
-        let path = self.0.join(name);
-        let mut zip = ZipWriter::new(fs::File::create(&path).unwrap());
-        for (entry, text) in entries {
-            zip.start_file(*entry, SimpleFileOptions::default())
-                .unwrap();
-            zip.write_all(text.as_bytes()).unwrap();
-        }
-        zip.finish().unwrap();
-        path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 fn labelled(path: &Path) -> Result<(), DataError> {
     let read = match path.extension().and_then(|it| it.to_str()) {
@@ -61,7 +27,7 @@ fn labelled(path: &Path) -> Result<(), DataError> {
 
 #[test]
 fn what_is_invalid_is_an_error_without_what_a_terminal_acts_on() {
-    let folder = Folder::new("table");
+    let folder = Folder::new();
     let files = [
         (
             "header.csv",

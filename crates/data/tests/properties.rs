@@ -1,12 +1,11 @@
 //! What holds for any text, any example and any seed.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
+use tempfile::NamedTempFile;
 use zoo_data::{
     BatchSize, Batching, DataError, Extent, Labelled, LabelledText, Pair, ParallelText, Parts,
     SentenceRule, Split, Tokenizer, TokenizerConfig, UNKNOWN, Windows, WordRule,
@@ -40,23 +39,10 @@ fn line() -> impl Strategy<Value = String> {
 }
 
 /// A file that is there for one case.
-struct File(PathBuf);
-
-impl File {
-    fn new(text: &str) -> Self {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("zoo-properties-{}-{count}.txt", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::write(&path, text).expect("a file can be written");
-        Self(path)
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+fn file(text: &str) -> NamedTempFile {
+    let file = NamedTempFile::new().expect("a file can be made");
+    std::fs::write(file.path(), text).expect("a file can be written");
+    file
 }
 
 fn trimmed(documents: &[(String, String)]) -> Vec<Labelled> {
@@ -78,8 +64,8 @@ proptest! {
             writer.write_record([text, "", label]).unwrap();
         }
         let table = String::from_utf8(writer.into_inner().unwrap()).unwrap();
-        let file = File::new(&table);
-        let reader = LabelledText::csv(&file.0, "label", "text").with_delimiter(delimiter);
+        let file = file(&table);
+        let reader = LabelledText::csv(file.path(), "label", "text").with_delimiter(delimiter);
         prop_assert_eq!(reader.read().unwrap().examples, trimmed(&documents));
     }
 
@@ -90,8 +76,8 @@ proptest! {
         let object = |(label, text): &(String, String)| {
             serde_json::json!({"label": label, "text": text}).to_string() + "\n"
         };
-        let file = File::new(&documents.iter().map(object).collect::<String>());
-        let read = LabelledText::json_lines(&file.0, "label", "text").read().unwrap();
+        let file = file(&documents.iter().map(object).collect::<String>());
+        let read = LabelledText::json_lines(file.path(), "label", "text").read().unwrap();
         prop_assert_eq!(read.examples, trimmed(&documents));
     }
 
@@ -100,10 +86,10 @@ proptest! {
         let written = |(a, b): &(String, String)| format!("{a}\t{b}\n");
         let lines: String = pairs.iter().map(written).collect();
         // A mark of the encoding at the very beginning is no part of the text.
-        let file = File::new(&format!("\u{feff}{lines}"));
-        let read = LabelledText::tsv(&file.0).read().unwrap();
+        let file = file(&format!("\u{feff}{lines}"));
+        let read = LabelledText::tsv(file.path()).read().unwrap();
         prop_assert_eq!(read.examples, trimmed(&pairs));
-        let read = ParallelText::tsv(&file.0).read().unwrap();
+        let read = ParallelText::tsv(file.path()).read().unwrap();
         let pair = |(a, b): &(String, String)| Pair::new(a.trim(), b.trim());
         prop_assert_eq!(read.examples, pairs.iter().map(pair).collect::<Vec<_>>());
     }
@@ -168,8 +154,8 @@ proptest! {
             TokenizerConfig::bpe(40).with_byte_fallback(false),
         ] {
             let tokenizer = config.train(texts.iter().map(String::as_str)).unwrap();
-            let file = File::new(&tokenizer.to_json().unwrap());
-            let again = Tokenizer::load(&file.0).unwrap();
+            let file = file(&tokenizer.to_json().unwrap());
+            let again = Tokenizer::load(file.path()).unwrap();
             for text in &texts {
                 let ids = tokenizer.encode(text).unwrap();
                 prop_assert_eq!(again.decode(&ids).unwrap(), tokenizer.decode(&ids).unwrap());
@@ -313,8 +299,8 @@ proptest! {
         let (from, to) = (a.min(b), a.max(b).min(a.min(b) + 40));
         let to = (to..=whole.len()).find(|at| whole.is_char_boundary(*at)).unwrap_or(whole.len());
         let damaged = format!("{}{instead}{}", &whole[..from], &whole[to..]);
-        let file = File::new(&damaged);
-        match Tokenizer::load(&file.0) {
+        let file = file(&damaged);
+        match Tokenizer::load(file.path()) {
             Ok(tokenizer) => {
                 if let Ok(ids) = tokenizer.encode(&asked) {
                     prop_assert!(ids.iter().all(|id| (*id as usize) < tokenizer.vocabulary()));

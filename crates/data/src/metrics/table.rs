@@ -1,32 +1,6 @@
 //! Text in columns that line up, Chinese in them too.
 
-use std::ops::RangeInclusive;
-
-/// Characters that terminals draw two columns wide; Unicode's "East Asian Wide", by blocks.
-const WIDE: [RangeInclusive<char>; 9] = [
-    '\u{1100}'..='\u{115f}',
-    '\u{2e80}'..='\u{303e}',
-    '\u{3041}'..='\u{a4cf}',
-    '\u{ac00}'..='\u{d7a3}',
-    '\u{f900}'..='\u{faff}',
-    '\u{fe30}'..='\u{fe6f}',
-    '\u{ff00}'..='\u{ff60}',
-    '\u{1f300}'..='\u{1faff}',
-    '\u{20000}'..='\u{3fffd}',
-];
-
-/// How many columns of a terminal a text takes.
-fn width(text: &str) -> usize {
-    text.chars()
-        .map(
-            |letter| match WIDE.iter().any(|range| range.contains(&letter)) {
-                true => 2,
-                // Accents that sit on the letter before.
-                false => usize::from(!('\u{300}'..='\u{36f}').contains(&letter)),
-            },
-        )
-        .sum()
-}
+use unicode_width::UnicodeWidthStr;
 
 /// Rows of cells as lines: the first column to the left, numbers to the right.
 pub(crate) fn lines(rows: &[Vec<String>]) -> Vec<String> {
@@ -34,13 +8,13 @@ pub(crate) fn lines(rows: &[Vec<String>]) -> Vec<String> {
     let widest: Vec<usize> = (0..columns)
         .map(|at| {
             let cells = rows.iter().filter_map(|row| row.get(at));
-            cells.map(|cell| width(cell)).max().unwrap_or_default()
+            cells.map(|cell| cell.width()).max().unwrap_or_default()
         })
         .collect();
     let line = |row: &Vec<String>| {
         let mut line = String::new();
         for (at, cell) in row.iter().enumerate() {
-            let padding = " ".repeat(widest[at] - width(cell));
+            let padding = " ".repeat(widest[at] - cell.width());
             if at == 0 {
                 line += &format!("{cell}{padding}");
             } else {

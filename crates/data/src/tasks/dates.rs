@@ -10,132 +10,102 @@
 //! them cannot be a month or both are the same, two figures of a year only where all years lie
 //! within a century.
 
-use super::calendar::{Date, days_of_year};
+use chrono::{Datelike, Days, NaiveDate};
+
 use super::parts::{Counts, Drawn, parts};
 use crate::draw::Draw;
 use crate::{DataError, Pair, Parts};
 
-const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-
-const WEEKDAYS: [&str; 7] = [
-    "Monday",
-    "Tuesday",
-    "Wednesday",
-    "Thursday",
-    "Friday",
-    "Saturday",
-    "Sunday",
-];
-
 /// How a date is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
-    /// `3rd of May 1998`
-    DayOfMonth,
-    /// `the 3rd of May, 1998`
-    TheDayOfMonth,
-    /// `May 3, 1998`
-    MonthDay,
-    /// `May 3rd, 1998`
-    MonthOrdinal,
-    /// `3 May 1998`
-    DayMonth,
-    /// `may 3 1998`
-    SmallLetters,
-    /// `3-May-1998`
-    Hyphens,
-    /// `03 MAY 1998`
-    Capitals,
-    /// `Sunday, May 3, 1998`
-    WeekdayMonthDay,
-    /// `Sun 3 May 1998`
-    WeekdayDayMonth,
-    /// `1998/05/03`
-    YearFirst,
-    /// `1998, May 3`
-    YearMonthDay,
-    /// `12/25/1998`, where it cannot be the other
-    MonthSlashDay,
-    /// `25/12/1998`, where it cannot be the other
-    DaySlashMonth,
-    /// `25/12/98`, the same with two figures of the year
-    ShortSlashes,
-    /// `3 May '98`
-    Apostrophe,
+#[derive(Debug, Clone, Copy)]
+struct Form {
+    /// By the signs of `strftime`, with `%o` for `3rd`.
+    pattern: &'static str,
+    letters: Letters,
+    clear: Clear,
+}
+
+/// The letters of names.
+#[derive(Debug, Clone, Copy)]
+enum Letters {
+    AsTheyAre,
+    Small,
+    Capital,
+}
+
+/// Where a form can mean one day only.
+#[derive(Debug, Clone, Copy)]
+enum Clear {
+    Always,
+    /// Where the day cannot be the month, or both are the same.
+    Order,
+    /// Where all years lie within a century.
+    Century,
+    OrderAndCentury,
 }
 
 impl Form {
     const ALL: [Self; 16] = [
-        Self::DayOfMonth,
-        Self::TheDayOfMonth,
-        Self::MonthDay,
-        Self::MonthOrdinal,
-        Self::DayMonth,
-        Self::SmallLetters,
-        Self::Hyphens,
-        Self::Capitals,
-        Self::WeekdayMonthDay,
-        Self::WeekdayDayMonth,
-        Self::YearFirst,
-        Self::YearMonthDay,
-        Self::MonthSlashDay,
-        Self::DaySlashMonth,
-        Self::ShortSlashes,
-        Self::Apostrophe,
+        Self::new("%o of %B %Y"),
+        Self::new("the %o of %B, %Y"),
+        Self::new("%B %-d, %Y"),
+        Self::new("%B %o, %Y"),
+        Self::new("%-d %B %Y"),
+        Self::new("%B %-d %Y").with_letters(Letters::Small),
+        Self::new("%-d-%b-%Y"),
+        Self::new("%d %b %Y").with_letters(Letters::Capital),
+        Self::new("%A, %B %-d, %Y"),
+        Self::new("%a %-d %b %Y"),
+        Self::new("%Y/%m/%d"),
+        Self::new("%Y, %B %-d"),
+        Self::new("%m/%d/%Y").clear_by(Clear::Order),
+        Self::new("%d/%m/%Y").clear_by(Clear::Order),
+        Self::new("%d/%m/%y").clear_by(Clear::OrderAndCentury),
+        Self::new("%-d %B '%y").clear_by(Clear::Century),
     ];
 
-    /// Whether it can mean this day only.
-    fn fits(self, date: Date, within_a_century: bool) -> bool {
-        let order_is_clear = date.day > 12 || date.day == date.month;
-        match self {
-            Self::MonthSlashDay | Self::DaySlashMonth => order_is_clear,
-            Self::ShortSlashes => order_is_clear && within_a_century,
-            Self::Apostrophe => within_a_century,
-            _ => true,
+    const fn new(pattern: &'static str) -> Self {
+        Self {
+            pattern,
+            letters: Letters::AsTheyAre,
+            clear: Clear::Always,
         }
     }
 
-    fn write(self, date: Date) -> String {
-        let Date { year, month, day } = date;
-        let name = MONTHS[month - 1];
-        let weekday = WEEKDAYS[date.weekday()];
-        let short = year % 100;
-        match self {
-            Self::DayOfMonth => format!("{} of {name} {year}", ordinal(day)),
-            Self::TheDayOfMonth => format!("the {} of {name}, {year}", ordinal(day)),
-            Self::MonthDay => format!("{name} {day}, {year}"),
-            Self::MonthOrdinal => format!("{name} {}, {year}", ordinal(day)),
-            Self::DayMonth => format!("{day} {name} {year}"),
-            Self::SmallLetters => format!("{} {day} {year}", name.to_lowercase()),
-            Self::Hyphens => format!("{day}-{}-{year}", &name[..3]),
-            Self::Capitals => format!("{day:02} {} {year}", name[..3].to_uppercase()),
-            Self::WeekdayMonthDay => format!("{weekday}, {name} {day}, {year}"),
-            Self::WeekdayDayMonth => format!("{} {day} {} {year}", &weekday[..3], &name[..3]),
-            Self::YearFirst => format!("{year}/{month:02}/{day:02}"),
-            Self::YearMonthDay => format!("{year}, {name} {day}"),
-            Self::MonthSlashDay => format!("{month:02}/{day:02}/{year}"),
-            Self::DaySlashMonth => format!("{day:02}/{month:02}/{year}"),
-            Self::ShortSlashes => format!("{day:02}/{month:02}/{short:02}"),
-            Self::Apostrophe => format!("{day} {name} '{short:02}"),
+    const fn with_letters(mut self, letters: Letters) -> Self {
+        self.letters = letters;
+        self
+    }
+
+    const fn clear_by(mut self, clear: Clear) -> Self {
+        self.clear = clear;
+        self
+    }
+
+    /// Whether it can mean this day only.
+    fn fits(self, date: NaiveDate, within_a_century: bool) -> bool {
+        let order_is_clear = date.day() > 12 || date.day() == date.month();
+        match self.clear {
+            Clear::Always => true,
+            Clear::Order => order_is_clear,
+            Clear::Century => within_a_century,
+            Clear::OrderAndCentury => order_is_clear && within_a_century,
+        }
+    }
+
+    fn write(self, date: NaiveDate) -> String {
+        let pattern = self.pattern.replace("%o", &ordinal(date.day()));
+        let written = date.format(&pattern).to_string();
+        match self.letters {
+            Letters::AsTheyAre => written,
+            Letters::Small => written.to_lowercase(),
+            Letters::Capital => written.to_uppercase(),
         }
     }
 }
 
 /// `1st`, `2nd`, `3rd`, `11th`.
-fn ordinal(day: usize) -> String {
+fn ordinal(day: u32) -> String {
     let ending = match (day / 10, day % 10) {
         (1, _) => "th",
         (_, 1) => "st",
@@ -187,9 +157,9 @@ impl Dates {
         DataError::at_least("first year", 1000, self.first)?;
         DataError::at_least("last year", self.first, self.last)?;
         DataError::at_most("last year", 9999, self.last)?;
-        let days: usize = (self.first..=self.last).map(days_of_year).sum();
+        let new_year = |year: usize| NaiveDate::from_ymd_opt(year as i32, 1, 1);
         parts("dates", counts, seed, |draw| {
-            let example = self.pair(draw, days);
+            let example = self.pair(draw, new_year(self.first)?, new_year(self.last + 1)?)?;
             Some(Drawn {
                 identity: example.source.clone(),
                 secret: example.target.clone(),
@@ -198,14 +168,16 @@ impl Dates {
         })
     }
 
-    fn pair(&self, draw: &mut Draw, days: usize) -> Pair {
-        let date = Date::after(self.first, draw.below(days));
+    /// A day from the first one to before the end, in one of the forms that fit it.
+    fn pair(&self, draw: &mut Draw, first: NaiveDate, end: NaiveDate) -> Option<Pair> {
+        let days = usize::try_from((end - first).num_days()).ok()?;
+        let date = first.checked_add_days(Days::new(draw.below(days) as u64))?;
         let within_a_century = self.last - self.first < 100;
         let fitting = Form::ALL
             .into_iter()
             .filter(|form| form.fits(date, within_a_century));
         let form = *draw.choose(&fitting.collect::<Vec<_>>());
-        Pair::new(form.write(date), date.to_string())
+        Some(Pair::new(form.write(date), date.to_string()))
     }
 }
 

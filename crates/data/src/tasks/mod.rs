@@ -3,7 +3,6 @@
 //! Each is a small struct with the sizes of its examples. An example of the validation or
 //! test part is never one of the training part.
 
-mod calendar;
 mod dates;
 mod documents;
 mod listops;
@@ -13,7 +12,6 @@ mod recall;
 mod sequences;
 mod word;
 
-pub use self::calendar::Date;
 pub use self::dates::Dates;
 pub use self::documents::{Documents, KeyWord, MarkedDocument};
 pub use self::listops::{Expression, ListOps, ListOpsError, Operation};

@@ -57,8 +57,8 @@ fn labels(tokens: &[String]) -> Vec<String> {
     let label = |(at, token): (usize, &String)| {
         let text = token.replace([' ', '▁', 'Ġ'], "_");
         match letters::can_write(&text) && !text.is_empty() {
-            true if text.len() <= LETTERS => text,
-            true => format!("{}..", &text[..LETTERS - 2]),
+            true if text.chars().count() <= LETTERS => text,
+            true => text.chars().take(LETTERS - 2).chain("..".chars()).collect(),
             false => format!("#{}", at + 1),
         }
     };
@@ -80,7 +80,7 @@ pub(super) fn draw(heat: &Heat<'_>, theme: Theme) -> Result<Vec<u8>, PictureErro
     let (rows, columns) = (heat.weights.rows(), heat.weights.columns());
     let cell = (SIDE / rows.max(columns)).clamp(2, 40);
     let dot = if cell < 20 { 1 } else { 2 };
-    let line = dot * letters::HEIGHT;
+    let line = dot * letters::SIZE;
     let text_width = |text: &str| dot * letters::width(text);
     let widest = |labels: &[String]| labels.iter().map(|text| text_width(text)).max();
     let (queries, keys) = (labels(heat.queries), labels(heat.keys));
@@ -194,7 +194,7 @@ mod tests {
             let (width, _, pixels, texts) = read(&heat.to_png(theme).unwrap());
             assert_eq!(texts, ["t", "a\nb", "x\n好"]);
             // Below and to the right of labels of one letter: cells of 40 pixels.
-            let (left, top) = (14 + 10 + 6, 14 + 14 + 6);
+            let (left, top) = (14 + 16 + 6, 14 + 16 + 6);
             for (row, column, share) in [(0, 0, 0.0), (0, 1, 1.0), (1, 0, 0.5)] {
                 let at = 3 * ((top + 40 * row + 20) * width + left + 40 * column + 20);
                 assert_eq!(
@@ -208,9 +208,9 @@ mod tests {
 
     #[test]
     fn tokens_are_written_or_counted() {
-        let tokens = ["a", "好", "", " ", "internationalisation", "</s>", "▁x"];
+        let tokens = ["a", "好", "", " ", "internationalisation", "</s>", "▁é"];
         let tokens = tokens.map(str::to_owned);
-        let labels = ["a", "#2", "#3", "_", "internationali..", "</s>", "_x"];
+        let labels = ["a", "#2", "#3", "_", "internationali..", "</s>", "_é"];
         assert_eq!(super::labels(&tokens), labels);
     }
 
@@ -226,7 +226,7 @@ mod tests {
             let heat = Heat::new("t", &queries, &keys, &weights).unwrap();
             let (width, height, ..) = read(&heat.to_png(Theme::Light).unwrap());
             assert!(
-                width <= 2600 && height <= 1600,
+                width <= 2600 && height <= 1650,
                 "{rows} x {columns}: {width} x {height}"
             );
         }

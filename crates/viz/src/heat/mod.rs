@@ -45,8 +45,8 @@ impl<'a> Heat<'a> {
         svg::draw(self)
     }
 
-    /// As a PNG file. Tokens in ASCII are at its sides; in place of others is `#` and the
-    /// number of their place, since letters of all languages would need a font. Its text
+    /// As a PNG file. Tokens in ASCII or Latin-1 are at its sides; in place of others is `#` and
+    /// the number of their place, since letters of all languages would need a font. Its text
     /// chunks have the title and all tokens whole.
     ///
     /// # Errors

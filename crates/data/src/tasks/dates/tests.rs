@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn every_form_of_one_day() {
-    let date = Date::new(1998, 5, 3).unwrap();
+    let date = NaiveDate::from_ymd_opt(1998, 5, 3).unwrap();
     let written = Form::ALL.map(|form| form.write(date));
     assert_eq!(
         written,
@@ -39,32 +39,36 @@ fn ordinals() {
     );
 }
 
+const MONTHS: [&str; 12] = [
+    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
+];
+
 /// The days a text can mean, read by its parts and not by its form.
-fn meanings(text: &str, years: std::ops::RangeInclusive<usize>) -> HashSet<Date> {
+fn meanings(text: &str, years: std::ops::RangeInclusive<i32>) -> HashSet<NaiveDate> {
     let small = text.to_lowercase();
     let words: Vec<&str> = small
         .split(|c: char| !c.is_ascii_alphanumeric())
         .filter(|word| !word.is_empty())
         .collect();
     let month = words.iter().find_map(|word| {
-        let is = |name: &&str| word.len() >= 3 && name.to_lowercase().starts_with(word);
-        MONTHS.iter().position(is).map(|at| at + 1)
+        let at = MONTHS.iter().position(|name| word.starts_with(name))?;
+        Some(at as u32 + 1)
     });
-    let numbers: Vec<(usize, usize)> = words
+    let numbers: Vec<(usize, u32)> = words
         .iter()
         .map(|word| word.trim_end_matches(|c: char| c.is_ascii_alphabetic()))
         .filter(|figures| !figures.is_empty())
         .map(|figures| (figures.len(), figures.parse().unwrap()))
         .collect();
     let mut found = HashSet::new();
-    let mut add = |year: (usize, usize), month: usize, day: usize| {
+    let mut add = |year: (usize, u32), month: u32, day: u32| {
         for full in years.clone() {
             let same = match year.0 {
-                4 => full == year.1,
-                _ => full % 100 == year.1,
+                4 => full as u32 == year.1,
+                _ => full as u32 % 100 == year.1,
             };
             if same {
-                found.extend(Date::new(full, month, day));
+                found.extend(NaiveDate::from_ymd_opt(full, month, day));
             }
         }
     };
@@ -90,34 +94,16 @@ fn every_text_means_its_date_and_no_other() {
             .unwrap();
         let mut forms = HashSet::new();
         for pair in drawn.train.iter().chain(&drawn.valid).chain(&drawn.test) {
-            let meant: Vec<String> = meanings(&pair.source, first..=last)
+            let meant: Vec<String> = meanings(&pair.source, first as i32..=last as i32)
                 .iter()
                 .map(ToString::to_string)
                 .collect();
             assert_eq!(meant, [pair.target.as_str()], "{}", pair.source);
             let shape = |c: char| if c.is_ascii_digit() { '0' } else { c };
             forms.insert(pair.source.chars().map(shape).collect::<String>());
-            for (at, name) in WEEKDAYS.iter().enumerate() {
-                if pair.source.starts_with(&name[..3]) {
-                    assert_eq!(by_zeller(&pair.target), at, "{pair:?}");
-                }
-            }
         }
         assert!(forms.len() > 100, "{} forms", forms.len());
     }
-}
-
-/// The weekday by Zeller's congruence, Monday is 0.
-fn by_zeller(iso: &str) -> usize {
-    let numbers: Vec<usize> = iso.split('-').map(|part| part.parse().unwrap()).collect();
-    let (year, month) = match numbers[1] {
-        1 | 2 => (numbers[0] - 1, numbers[1] + 12),
-        month => (numbers[0], month),
-    };
-    let (century, within) = (year / 100, year % 100);
-    let saturday_first =
-        numbers[2] + 13 * (month + 1) / 5 + within + within / 4 + century / 4 + 5 * century;
-    (saturday_first + 5) % 7
 }
 
 #[test]
@@ -163,16 +149,11 @@ fn years_that_make_no_sense() {
             .unwrap_err()
             .to_string()
     };
-    assert_eq!(
-        refused(98, 1998),
-        "first year must be at least 1000, got 98"
-    );
-    assert_eq!(
-        refused(1998, 1997),
-        "last year must be at least 1998, got 1997"
-    );
-    assert_eq!(
-        refused(1998, 10_000),
-        "last year must be at most 9999, got 10000"
-    );
+    for (first, last, why) in [
+        (98, 1998, "first year must be at least 1000, got 98"),
+        (1998, 1997, "last year must be at least 1998, got 1997"),
+        (1998, 10_000, "last year must be at most 9999, got 10000"),
+    ] {
+        assert_eq!(refused(first, last), why);
+    }
 }
