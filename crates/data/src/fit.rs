@@ -1,37 +1,25 @@
 //! Examples that are longer than a model or a batch takes.
 
 use std::fmt;
-use std::str::FromStr;
 
-use zoo_spec::UnknownWord;
-
+use crate::words::words;
 use crate::{DataError, Encoded};
 
-/// What is done with an example that is too long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum LengthRule {
-    /// It is an error.
-    #[default]
-    Refuse,
-    /// It is cut.
-    Shorten,
-    /// It is left out.
-    LeaveOut,
+words! {
+    /// What is done with an example that is too long.
+    #[derive(Default)]
+    pub enum LengthRule of "length rule" {
+        /// It is an error.
+        #[default]
+        Refuse = "refuse",
+        /// It is cut.
+        Shorten = "shorten",
+        /// It is left out.
+        LeaveOut = "leave-out",
+    }
 }
 
 impl LengthRule {
-    /// Every rule, in the order they are shown.
-    pub const ALL: [Self; 3] = [Self::Refuse, Self::Shorten, Self::LeaveOut];
-
-    /// The word people write.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Refuse => "refuse",
-            Self::Shorten => "shorten",
-            Self::LeaveOut => "leave-out",
-        }
-    }
-
     /// Applies the rule to examples of which none may have more than `longest` tokens a row.
     /// Returns how many were too long.
     ///
@@ -70,23 +58,6 @@ impl LengthRule {
             longest,
             count,
         })
-    }
-}
-
-impl fmt::Display for LengthRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
-    }
-}
-
-impl FromStr for LengthRule {
-    type Err = UnknownWord;
-
-    fn from_str(word: &str) -> Result<Self, UnknownWord> {
-        Self::ALL
-            .into_iter()
-            .find(|rule| rule.word() == word)
-            .ok_or_else(|| UnknownWord::new("length rule", word, Self::ALL.map(Self::word)))
     }
 }
 
@@ -172,14 +143,5 @@ mod tests {
         LengthRule::Shorten.apply(&mut pairs, 6).unwrap();
         assert_eq!(pairs[0].decoder_output().len(), 6);
         assert_eq!(pairs[0].source.len(), 6);
-    }
-
-    #[test]
-    fn rules_have_words() {
-        for rule in LengthRule::ALL {
-            assert_eq!(rule.word().parse(), Ok(rule));
-        }
-        let error = "short".parse::<LengthRule>().unwrap_err();
-        assert_eq!(error.known, ["refuse", "shorten", "leave-out"]);
     }
 }

@@ -41,6 +41,7 @@ pub mod tasks;
 #[cfg(test)]
 mod test_files;
 mod tokenizer;
+mod words;
 
 pub use batch::{BatchPlan, BatchSize, Batching, Position, Window, Windows};
 pub use encoded::{DocumentIds, Encoded, Extent, LabelledIds, PairIds};

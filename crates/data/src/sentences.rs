@@ -1,32 +1,20 @@
 //! Documents as sentences, for models that read them so.
 
-use std::fmt;
-use std::str::FromStr;
+use crate::words::words;
 
-use zoo_spec::UnknownWord;
-
-/// How a document becomes sentences.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum SentenceRule {
-    /// A line is a sentence: somebody has split them already.
-    Lines,
-    /// By marks and what is around them: English, what is written like it, and Chinese.
-    #[default]
-    Marks,
+words! {
+    /// How a document becomes sentences.
+    #[derive(Default)]
+    pub enum SentenceRule of "sentence rule" {
+        /// A line is a sentence: somebody has split them already.
+        Lines = "lines",
+        /// By marks and what is around them: English, what is written like it, and Chinese.
+        #[default]
+        Marks = "marks",
+    }
 }
 
 impl SentenceRule {
-    /// Every rule, in the order they are shown.
-    pub const ALL: [Self; 2] = [Self::Lines, Self::Marks];
-
-    /// The word people write.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Lines => "lines",
-            Self::Marks => "marks",
-        }
-    }
-
     /// The sentences of a document, without the blanks around them; none is blank.
     pub fn split(self, document: &str) -> Vec<&str> {
         let sentences = match self {
@@ -38,23 +26,6 @@ impl SentenceRule {
             .map(str::trim)
             .filter(|sentence| !sentence.is_empty())
             .collect()
-    }
-}
-
-impl fmt::Display for SentenceRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
-    }
-}
-
-impl FromStr for SentenceRule {
-    type Err = UnknownWord;
-
-    fn from_str(word: &str) -> Result<Self, UnknownWord> {
-        Self::ALL
-            .into_iter()
-            .find(|rule| rule.word() == word)
-            .ok_or_else(|| UnknownWord::new("sentence rule", word, Self::ALL.map(Self::word)))
     }
 }
 
@@ -346,14 +317,5 @@ mod tests {
         }
         let spaces = format!("a{} {} b", ".".repeat(100_000), " ".repeat(100_000));
         assert_eq!(SentenceRule::Marks.split(&spaces).len(), 1);
-    }
-
-    #[test]
-    fn rules_have_words() {
-        for rule in SentenceRule::ALL {
-            assert_eq!(rule.word().parse(), Ok(rule));
-        }
-        let error = "mark".parse::<SentenceRule>().unwrap_err();
-        assert_eq!(error.nearest(), Some("marks"));
     }
 }

@@ -1,34 +1,20 @@
 //! Letters and blanks as Python's strings have them, since sacreBLEU's scores depend on both.
 
-use std::fmt;
-use std::str::FromStr;
+use crate::words::words;
 
-use serde::{Deserialize, Serialize};
-use zoo_spec::UnknownWord;
-
-/// Whether `The` and `the` are the same word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Case {
-    /// They are not.
-    #[default]
-    Mixed,
-    /// They are: everything is made lower case before it is compared.
-    Lower,
+words! {
+    /// Whether `The` and `the` are the same word.
+    #[derive(Default)]
+    pub enum Case of "case" {
+        /// They are not.
+        #[default]
+        Mixed = "mixed",
+        /// They are: everything is made lower case before it is compared.
+        Lower = "lower",
+    }
 }
 
 impl Case {
-    /// Both, in the order they are shown.
-    pub const ALL: [Self; 2] = [Self::Mixed, Self::Lower];
-
-    /// The word people write.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Mixed => "mixed",
-            Self::Lower => "lower",
-        }
-    }
-
     /// The word in sacreBLEU's signatures.
     pub(crate) fn in_signature(self) -> &'static str {
         match self {
@@ -42,23 +28,6 @@ impl Case {
             Self::Mixed => line.to_owned(),
             Self::Lower => line.to_lowercase(),
         }
-    }
-}
-
-impl fmt::Display for Case {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
-    }
-}
-
-impl FromStr for Case {
-    type Err = UnknownWord;
-
-    fn from_str(word: &str) -> Result<Self, UnknownWord> {
-        Self::ALL
-            .into_iter()
-            .find(|case| case.word() == word)
-            .ok_or_else(|| UnknownWord::new("case", word, Self::ALL.map(Self::word)))
     }
 }
 
@@ -85,14 +54,5 @@ mod tests {
             ["a", "b", "c", "d\u{200b}e"]
         );
         assert_eq!(words(" \n ").count(), 0);
-    }
-
-    #[test]
-    fn every_word_reads_back() {
-        for case in Case::ALL {
-            assert_eq!(case.word().parse(), Ok(case));
-        }
-        let error = "lowre".parse::<Case>().unwrap_err();
-        assert_eq!(error.nearest(), Some("lower"));
     }
 }

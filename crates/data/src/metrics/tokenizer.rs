@@ -1,46 +1,27 @@
 //! How a line is cut into the words that BLEU counts.
 
-use std::fmt;
 use std::ops::RangeInclusive;
-use std::str::FromStr;
-
-use serde::{Deserialize, Serialize};
-use zoo_spec::UnknownWord;
 
 use super::text::is_blank;
+use crate::words::words;
 
-/// One of sacreBLEU's tokenizers, by its name there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-pub enum Tokenizer {
-    /// That of WMT's `mteval-v13a`: punctuation apart, numbers whole.
-    #[default]
-    #[serde(rename = "13a")]
-    V13a,
-    /// Words lie between blanks already.
-    #[serde(rename = "none")]
-    None,
-    /// Every character is a word.
-    #[serde(rename = "char")]
-    Char,
-    /// Every Chinese character is a word; the rest is cut as by `13a`.
-    #[serde(rename = "zh")]
-    Zh,
+words! {
+    /// One of sacreBLEU's tokenizers, by its name there and in its signature.
+    #[derive(Default)]
+    pub enum Tokenizer of "tokenizer of BLEU" {
+        /// That of WMT's `mteval-v13a`: punctuation apart, numbers whole.
+        #[default]
+        V13a = "13a",
+        /// Words lie between blanks already.
+        None = "none",
+        /// Every character is a word.
+        Char = "char",
+        /// Every Chinese character is a word; the rest is cut as by `13a`.
+        Zh = "zh",
+    }
 }
 
 impl Tokenizer {
-    /// All of them, in the order they are shown.
-    pub const ALL: [Self; 4] = [Self::V13a, Self::None, Self::Char, Self::Zh];
-
-    /// The word people write, and sacreBLEU's signature has.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::V13a => "13a",
-            Self::None => "none",
-            Self::Char => "char",
-            Self::Zh => "zh",
-        }
-    }
-
     /// The line with blanks between its words.
     ///
     /// ```
@@ -56,23 +37,6 @@ impl Tokenizer {
             Self::V13a => western(&plain(line)),
             Self::Zh => western(&chinese_apart(line.trim_start_matches(is_blank))),
         }
-    }
-}
-
-impl fmt::Display for Tokenizer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
-    }
-}
-
-impl FromStr for Tokenizer {
-    type Err = UnknownWord;
-
-    fn from_str(word: &str) -> Result<Self, UnknownWord> {
-        Self::ALL
-            .into_iter()
-            .find(|tokenizer| tokenizer.word() == word)
-            .ok_or_else(|| UnknownWord::new("tokenizer of BLEU", word, Self::ALL.map(Self::word)))
     }
 }
 
@@ -188,15 +152,6 @@ fn chinese_apart(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_word_reads_back() {
-        for tokenizer in Tokenizer::ALL {
-            assert_eq!(tokenizer.word().parse(), Ok(tokenizer));
-        }
-        let error = "13b".parse::<Tokenizer>().unwrap_err();
-        assert_eq!(error.nearest(), Some("13a"));
-    }
 
     #[test]
     fn numbers_stay_whole_and_points_come_apart() {

@@ -12,35 +12,24 @@ use std::fmt;
 
 use super::parts::{Counts, Drawn, parts};
 use crate::draw::Draw;
+use crate::words::words;
 use crate::{DataError, Labelled, Parts};
 
-/// What is done with a list of digits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Operation {
-    /// The largest.
-    Max,
-    /// The least.
-    Min,
-    /// The one in the middle, rounded down between two.
-    Median,
-    /// The last digit of their sum.
-    SumModulo,
+words! {
+    /// What is done with a list of digits.
+    pub enum Operation of "operation" {
+        /// The largest.
+        Max = "MAX",
+        /// The least.
+        Min = "MIN",
+        /// The one in the middle, rounded down between two.
+        Median = "MED",
+        /// The last digit of their sum.
+        SumModulo = "SM",
+    }
 }
 
 impl Operation {
-    /// Every operation.
-    pub const ALL: [Self; 4] = [Self::Max, Self::Min, Self::Median, Self::SumModulo];
-
-    /// How it is written.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Max => "MAX",
-            Self::Min => "MIN",
-            Self::Median => "MED",
-            Self::SumModulo => "SM",
-        }
-    }
-
     fn of(self, digits: &[u8]) -> u8 {
         let mut sorted = digits.to_vec();
         sorted.sort_unstable();
@@ -124,10 +113,9 @@ impl Expression {
                 }
                 word => match word.strip_prefix('[') {
                     Some(name) => {
-                        let operation = Operation::ALL
-                            .into_iter()
-                            .find(|operation| operation.word() == name)
-                            .ok_or_else(|| wrong("no operation is called that"))?;
+                        let operation = name
+                            .parse()
+                            .map_err(|_| wrong("no operation is called that"))?;
                         open.push((operation, vec![]));
                         continue;
                     }

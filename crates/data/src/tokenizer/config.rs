@@ -1,97 +1,32 @@
 //! How a tokenizer is made.
 
-use std::fmt;
-use std::str::FromStr;
-
-use serde::{Deserialize, Serialize};
-use zoo_spec::UnknownWord;
-
 use super::special::SPECIAL_TOKENS;
 use crate::DataError;
+use crate::words::words;
 
-/// What a token is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TokenizerKind {
-    /// A character.
-    Char,
-    /// A word.
-    Word,
-    /// A piece of a word, as often seen together: Sennrich et al.,
-    /// [Neural Machine Translation of Rare Words with Subword Units](https://arxiv.org/abs/1508.07909), 2015.
-    Bpe,
-}
-
-impl TokenizerKind {
-    /// Every kind, in the order they are shown.
-    pub const ALL: [Self; 3] = [Self::Char, Self::Word, Self::Bpe];
-
-    /// The word people write.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Char => "char",
-            Self::Word => "word",
-            Self::Bpe => "bpe",
-        }
+words! {
+    /// What a token is.
+    pub enum TokenizerKind of "tokenizer" {
+        /// A character.
+        Char = "char",
+        /// A word.
+        Word = "word",
+        /// A piece of a word, as often seen together: Sennrich et al.,
+        /// [Neural Machine Translation of Rare Words with Subword Units](https://arxiv.org/abs/1508.07909), 2015.
+        Bpe = "bpe",
     }
 }
 
-impl fmt::Display for TokenizerKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
-    }
-}
-
-impl FromStr for TokenizerKind {
-    type Err = UnknownWord;
-
-    fn from_str(word: &str) -> Result<Self, UnknownWord> {
-        Self::ALL
-            .into_iter()
-            .find(|kind| kind.word() == word)
-            .ok_or_else(|| UnknownWord::new("tokenizer", word, Self::ALL.map(Self::word)))
-    }
-}
-
-/// Where words begin and end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
-#[serde(rename_all = "lowercase")]
-pub enum WordRule {
-    /// At spaces only: for text that is tokenized already.
-    Spaces,
-    /// At spaces, and marks are words of their own; so is each Chinese character for a
-    /// tokenizer of words.
-    #[default]
-    Marks,
-}
-
-impl WordRule {
-    /// Every rule, in the order they are shown.
-    pub const ALL: [Self; 2] = [Self::Spaces, Self::Marks];
-
-    /// The word people write.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Spaces => "spaces",
-            Self::Marks => "marks",
-        }
-    }
-}
-
-impl fmt::Display for WordRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
-    }
-}
-
-impl FromStr for WordRule {
-    type Err = UnknownWord;
-
-    fn from_str(word: &str) -> Result<Self, UnknownWord> {
-        Self::ALL
-            .into_iter()
-            .find(|rule| rule.word() == word)
-            .ok_or_else(|| UnknownWord::new("word rule", word, Self::ALL.map(Self::word)))
+words! {
+    /// Where words begin and end.
+    #[derive(Default)]
+    pub enum WordRule of "word rule" {
+        /// At spaces only: for text that is tokenized already.
+        Spaces = "spaces",
+        /// At spaces, and marks are words of their own; so is each Chinese character for a
+        /// tokenizer of words.
+        #[default]
+        Marks = "marks",
     }
 }
 

@@ -354,24 +354,6 @@ fn one_that_throws_dice_is_refused() {
     assert!(error.to_string().contains("at random"), "{error}");
 }
 
-#[test]
-fn kinds_and_rules_have_words() {
-    for kind in TokenizerKind::ALL {
-        assert_eq!(kind.word().parse(), Ok(kind));
-    }
-    for rule in WordRule::ALL {
-        assert_eq!(rule.word().parse(), Ok(rule));
-    }
-    assert_eq!(
-        "chars".parse::<TokenizerKind>().unwrap_err().nearest(),
-        Some("char")
-    );
-    assert_eq!(
-        "space".parse::<WordRule>().unwrap_err().nearest(),
-        Some("spaces")
-    );
-}
-
 /// It was once cut off and written again in its place: whoever read it then had half of it.
 #[test]
 #[cfg(unix)]
