@@ -1,14 +1,13 @@
 //! What is measured: a matmul, an attention or a model, in one pass.
 
-use std::fmt;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
 use zoo_oracle::{Problem, find};
 use zoo_spec::{Mechanism, MechanismConfig, UnknownWord};
 
 use crate::model::Setup;
+use crate::words::words;
 use crate::work::given_to;
 
 /// What computes a case, in a word.
@@ -31,50 +30,19 @@ impl FromStr for Subject {
     }
 }
 
-/// How far a case goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Pass {
-    /// The result alone.
-    Forward,
-    /// The result, and the gradients by query, key and value; of a model, by its parameters,
-    /// and a step along them.
-    Train,
-    /// The result for one place more, with what is kept of those before.
-    Decode,
-    /// Of a model: token after token, the best each time.
-    Generate,
-}
-
-impl Pass {
-    /// All, in the order they are shown.
-    pub const ALL: [Self; 4] = [Self::Forward, Self::Train, Self::Decode, Self::Generate];
-
-    /// The word people write.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Forward => "forward",
-            Self::Train => "train",
-            Self::Decode => "decode",
-            Self::Generate => "generate",
-        }
-    }
-}
-
-impl fmt::Display for Pass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
-    }
-}
-
-impl FromStr for Pass {
-    type Err = UnknownWord;
-
-    fn from_str(word: &str) -> Result<Self, UnknownWord> {
-        Self::ALL
-            .into_iter()
-            .find(|pass| pass.word() == word)
-            .ok_or_else(|| UnknownWord::new("pass", word, Self::ALL.map(Self::word)))
+words! {
+    /// How far a case goes.
+    #[derive(PartialOrd, Ord)]
+    pub enum Pass: "pass" {
+        /// The result alone.
+        Forward = "forward",
+        /// The result, and the gradients by query, key and value; of a model, by its parameters,
+        /// and a step along them.
+        Train = "train",
+        /// The result for one place more, with what is kept of those before.
+        Decode = "decode",
+        /// Of a model: token after token, the best each time.
+        Generate = "generate",
     }
 }
 

@@ -30,4 +30,5 @@ pub mod rival;
 pub mod run;
 pub mod table;
 pub mod units;
+mod words;
 mod work;

@@ -15,15 +15,16 @@ use zoo_spec::Dtype;
 use crate::case::{Case, Pass, Task, queries_to_check};
 use crate::model::{Model, Setup};
 
-/// What PyTorch is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// `scaled_dot_product_attention`, its fused kernels.
-    Sdpa,
-    /// A matmul, a softmax and a matmul.
-    Plain,
-    /// A model of recurrent layers, with an attention of its own.
-    Additive,
+crate::words::words! {
+    /// What PyTorch is asked for.
+    pub enum Way: "way" {
+        /// `scaled_dot_product_attention`, its fused kernels.
+        Sdpa = "sdpa",
+        /// A matmul, a softmax and a matmul.
+        Plain = "plain",
+        /// A model of recurrent layers, with an attention of its own.
+        Additive = "additive",
+    }
 }
 
 impl Way {
@@ -37,15 +38,6 @@ impl Way {
                 Model::Han | Model::Seq2Seq => &[Self::Additive],
                 Model::Transformer | Model::Gpt | Model::Classifier => &[Self::Sdpa],
             },
-        }
-    }
-
-    /// What it is called in tables.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Sdpa => "sdpa",
-            Self::Plain => "plain",
-            Self::Additive => "additive",
         }
     }
 }

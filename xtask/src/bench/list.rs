@@ -29,7 +29,7 @@ pub(super) fn everything() -> String {
     group("--backend", words(&Backend::ALL.map(Backend::word)));
     group(
         "--suite",
-        Suite::EACH
+        Suite::ALL
             .map(|suite| entry(suite.word(), suite.summary()))
             .to_vec(),
     );

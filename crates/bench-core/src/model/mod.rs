@@ -5,64 +5,45 @@ mod setup;
 use std::fmt;
 use std::str::FromStr;
 
-use serde::Serialize;
 use zoo_spec::{Mechanism, UnknownWord};
 
 pub use self::setup::{Setup, Shape, WrongLength};
 use crate::case::Pass;
+use crate::words::words;
 
-/// A model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Model {
-    /// The hierarchical attention network for documents.
-    Han,
-    /// The encoder and decoder of "Attention Is All You Need".
-    Transformer,
-    /// Recurrent encoder and decoder with attention between them.
-    Seq2Seq,
-    /// The decoder alone.
-    Gpt,
-    /// The encoder alone, with a class for each text.
-    Classifier,
+words! {
+    /// A model.
+    pub enum Model: "model" {
+        /// The hierarchical attention network for documents.
+        Han = "han",
+        /// The encoder and decoder of "Attention Is All You Need".
+        Transformer = "transformer",
+        /// Recurrent encoder and decoder with attention between them.
+        Seq2Seq = "seq2seq",
+        /// The decoder alone.
+        Gpt = "gpt",
+        /// The encoder alone, with a class for each text.
+        Classifier = "classifier",
+    }
 }
 
-/// How large a model is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Size {
-    /// As small as it can be: for tests of the measuring itself.
-    Tiny,
-    /// A few million parameters, a step in tenths of a second on two cores: the quick extent's.
-    Small,
-    /// As in a config that is shipped, with a batch of it: what a step of training takes.
-    Config,
-    /// As in its paper, or as near as a step of a few seconds on two cores comes: the full
-    /// extent's.
-    Base,
+words! {
+    /// How large a model is: what comes behind its name.
+    pub enum Size: "size" {
+        /// As small as it can be: for tests of the measuring itself.
+        Tiny = "tiny",
+        /// A few million parameters, a step in tenths of a second on two cores: the quick
+        /// extent's.
+        Small = "small",
+        /// As in a config that is shipped, with a batch of it: what a step of training takes.
+        Config = "config",
+        /// As in its paper, or as near as a step of a few seconds on two cores comes: the full
+        /// extent's.
+        Base = "base",
+    }
 }
 
 impl Model {
-    /// Every model, in the order they are shown.
-    pub const ALL: [Self; 5] = [
-        Self::Han,
-        Self::Transformer,
-        Self::Seq2Seq,
-        Self::Gpt,
-        Self::Classifier,
-    ];
-
-    /// The word people write.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Han => "han",
-            Self::Transformer => "transformer",
-            Self::Seq2Seq => "seq2seq",
-            Self::Gpt => "gpt",
-            Self::Classifier => "classifier",
-        }
-    }
-
     /// What is measured of it unless somebody asks for something else.
     pub fn usual_passes(self) -> &'static [Pass] {
         match self {
@@ -87,27 +68,6 @@ impl Model {
             Self::Transformer | Self::Gpt | Self::Classifier => {
                 matches!(attention, Mechanism::Standard | Mechanism::Flash)
             }
-        }
-    }
-}
-
-impl fmt::Display for Model {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
-    }
-}
-
-impl Size {
-    /// All, in the order they are shown.
-    pub const ALL: [Self; 4] = [Self::Tiny, Self::Small, Self::Config, Self::Base];
-
-    /// What comes behind the model's name.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Tiny => "tiny",
-            Self::Small => "small",
-            Self::Config => "config",
-            Self::Base => "base",
         }
     }
 }
@@ -142,7 +102,7 @@ impl FromStr for ModelName {
 impl fmt::Display for ModelName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.size {
-            Some(size) => write!(f, "{}-{}", self.model, size.word()),
+            Some(size) => write!(f, "{}-{}", self.model, size),
             None => write!(f, "{}", self.model),
         }
     }

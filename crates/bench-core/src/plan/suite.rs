@@ -1,41 +1,25 @@
 //! Groups of cases by their words.
 
-use std::fmt;
-use std::str::FromStr;
-
-use zoo_spec::UnknownWord;
-
 use super::Extent;
 use crate::model::Model;
 
-/// A group of problems that answer one question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Suite {
-    /// A whole layer, every query at once: how training and prompts run.
-    #[default]
-    Attention,
-    /// One query against everything before it: how text is generated.
-    Decode,
-    /// Whole models.
-    Models,
-    /// Every one of them.
-    All,
+crate::words::words! {
+    /// A group of problems that answer one question.
+    #[derive(Default)]
+    pub enum Suite: "suite" {
+        /// A whole layer, every query at once: how training and prompts run.
+        #[default]
+        Attention = "attention",
+        /// One query against everything before it: how text is generated.
+        Decode = "decode",
+        /// Whole models.
+        Models = "models",
+        /// Every one of them.
+        All = "all",
+    }
 }
 
 impl Suite {
-    /// Every suite, in the order they are shown.
-    pub const EACH: [Self; 4] = [Self::Attention, Self::Decode, Self::Models, Self::All];
-
-    /// The word people write.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Attention => "attention",
-            Self::Decode => "decode",
-            Self::Models => "models",
-            Self::All => "all",
-        }
-    }
-
     /// What it measures, in a few words.
     pub fn summary(self) -> &'static str {
         match self {
@@ -69,22 +53,5 @@ impl Suite {
             Self::Attention | Self::Decode => &[],
             Self::Models | Self::All => &Model::ALL,
         }
-    }
-}
-
-impl fmt::Display for Suite {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
-    }
-}
-
-impl FromStr for Suite {
-    type Err = UnknownWord;
-
-    fn from_str(word: &str) -> Result<Self, UnknownWord> {
-        Self::EACH
-            .into_iter()
-            .find(|suite| suite.word() == word)
-            .ok_or_else(|| UnknownWord::new("suite", word, Self::EACH.map(Self::word)))
     }
 }
