@@ -22,10 +22,10 @@ class Han(nn.Module):
     def __init__(self, setup):
         super().__init__()
         self.setup = setup
-        hidden, attention = setup["hidden"], setup["attention"]
-        self.embedding = nn.Embedding(setup["vocabulary"], setup["embedding"])
+        hidden, attention = setup["d_hidden"], setup["d_attention"]
+        self.embedding = nn.Embedding(setup["vocabulary"], setup["d_model"])
         nn.init.normal_(self.embedding.weight, std=0.1)
-        self.words = nn.GRU(setup["embedding"], hidden, batch_first=True, bidirectional=True)
+        self.words = nn.GRU(setup["d_model"], hidden, batch_first=True, bidirectional=True)
         self.word_attention = ContextAttention(2 * hidden, attention)
         self.sentences = nn.GRU(2 * hidden, hidden, batch_first=True, bidirectional=True)
         self.sentence_attention = ContextAttention(2 * hidden, attention)

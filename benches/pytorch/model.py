@@ -72,10 +72,10 @@ def main():
 
 def small(setup):
     """The same model on next to nothing."""
-    least = {"batch": 1, "vocabulary": 16, "d_hidden": 16, "layers": 1, "embedding": 8, "hidden": 8}
-    n = setup.get("sentences", 1) * 2
+    least = {"batch": 1, "vocabulary": 16, "d_hidden": 16, "layers": 1}
+    n = setup["sentences"] * 2
     made = {"n": n, "prompt": n - 1 if setup["model"] == "gpt" else n, "generated": 1}
-    return {**setup, **{name: least[name] for name in least if name in setup}, **made}
+    return {**setup, **least, **made}
 
 
 class Case:

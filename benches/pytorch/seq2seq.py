@@ -15,7 +15,7 @@ class Seq2Seq(nn.Module):
     def __init__(self, setup):
         super().__init__()
         self.setup = setup
-        embedding, hidden = setup["embedding"], setup["hidden"]
+        embedding, hidden = setup["d_model"], setup["d_hidden"]
         self.source_embedding = nn.Embedding(setup["vocabulary"], embedding)
         self.target_embedding = nn.Embedding(setup["vocabulary"], embedding)
         self.encoder = nn.GRU(embedding, hidden // 2, batch_first=True, bidirectional=True)

@@ -6,15 +6,16 @@ use std::ops::Range;
 use anyhow::Result;
 use burn::tensor::{Device, Distribution, Tensor};
 use zoo_attention::{DecodeCache, MechanismConfig, which_body_of};
-use zoo_backend::{Meter, Opened};
+use zoo_backend::Opened;
 use zoo_bench_core::case::{Pass, queries_to_check};
 use zoo_bench_core::fault::Fault;
-use zoo_bench_core::record::{Measured, Outcome, Peak};
+use zoo_bench_core::plan::Sampling;
+use zoo_bench_core::record::{Measured, Outcome};
 use zoo_conformance::{Errors, Tensors, judge_context, judge_forward, judge_gradients};
 use zoo_oracle::{Mask, Mismatch, Problem};
 use zoo_spec::Mechanism;
 
-use crate::timing::{Sampling, samples, wait_for};
+use crate::timing::{peak_of, samples, wait_for};
 
 /// Measures the matmul of two square matrices. It is only a yardstick: nothing is checked.
 pub(crate) fn measure_matmul(side: usize, opened: &Opened, sampling: Sampling) -> Result<Outcome> {
@@ -27,16 +28,9 @@ pub(crate) fn measure_matmul(side: usize, opened: &Opened, sampling: Sampling) -
     // Start threads, load kernels, let the backend set itself up.
     work(8)();
     wait_for(device)?;
-    let mut meter = Meter::start(opened);
-    let run = work(side);
-    wait_for(device)?;
-    meter.inputs_are_there();
-    let result = run();
-    wait_for(device)?;
-    let peak = peak(&meter);
-    drop(result);
+    let (run, peak) = peak_of(opened, device, || Ok(work(side)), |run| Ok(run()), 1)?;
     Ok(Outcome::Measured(Measured {
-        seconds: samples(device, sampling, run)?,
+        seconds: samples(device, sampling, || Ok(run()))?,
         peak,
         error: None,
         checked: None,
@@ -66,27 +60,17 @@ pub(crate) fn measure_attention(
         mask: Mask::Causal,
         ..Problem::new("small", [1, 1, queries, 8, 8])
     };
-    Work::new(
-        &Attention {
-            problem: &small,
-            ..case
-        },
-        &device,
-    )
-    .run();
+    let small = Attention {
+        problem: &small,
+        ..case
+    };
+    Work::new(&small, &device).run();
     wait_for(&device)?;
 
-    let mut meter = Meter::start(opened);
-    let work = Work::new(&case, &device);
-    wait_for(&device)?;
-    meter.inputs_are_there();
-    let result = work.run();
-    wait_for(&device)?;
-    let peak = peak(&meter);
-    drop(result);
+    let make = || Ok(Work::new(&case, &device));
+    let (work, peak) = peak_of(opened, &device, make, |work| Ok(work.run()), 1)?;
     let body = work.body();
-
-    let seconds = samples(&device, sampling, || work.run())?;
+    let seconds = samples(&device, sampling, || Ok(work.run()))?;
     drop(work);
 
     let error = match check(&case, &device, fault) {
@@ -106,14 +90,6 @@ pub(crate) fn measure_attention(
         checked: None,
     };
     Ok((Outcome::Measured(measured), body))
-}
-
-/// The most memory so far, as it is written down.
-pub(crate) fn peak(meter: &Meter<'_>) -> Option<Peak> {
-    meter.peak().map(|(bytes, how)| Peak {
-        bytes,
-        how: how.to_owned(),
-    })
 }
 
 /// What is measured.

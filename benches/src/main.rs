@@ -8,9 +8,7 @@ mod measure;
 mod model;
 mod timing;
 
-use std::num::NonZeroUsize;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Parser;
@@ -18,9 +16,8 @@ use zoo_backend::{BackendWord, Dtype};
 use zoo_bench_core::case::{Case, Pass, Subject, length};
 use zoo_bench_core::fault::Fault;
 use zoo_bench_core::model::{ModelName, Setup, Size};
+use zoo_bench_core::plan::Sampling;
 use zoo_spec::{Mechanism, printable_text};
-
-use crate::timing::Sampling;
 
 #[derive(Parser)]
 #[command(about = "Measures one case on one device; cargo xtask bench runs many")]
@@ -47,32 +44,18 @@ struct Arguments {
 
     /// Its length, if not its own
     #[arg(long, value_parser = length)]
-    n: Option<NonZeroUsize>,
+    n: Option<usize>,
 
     /// forward, train, decode or generate
     #[arg(long, default_value = "forward")]
     pass: Pass,
 
-    /// Seconds before the first sample
-    #[arg(long, default_value = "0.3", value_parser = seconds)]
-    warm_up: Duration,
-
-    /// Seconds to sample for, if that gives ten samples
-    #[arg(long, default_value = "1", value_parser = seconds)]
-    budget: Duration,
-
-    /// Seconds after which sampling ends, however few there are
-    #[arg(long, default_value = "10", value_parser = seconds)]
-    patience: Duration,
+    #[command(flatten)]
+    sampling: Sampling,
 
     /// Misbehave: hang, exhaust, wrong, inexact or crash
     #[arg(long, hide = true)]
     fault: Option<Fault>,
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
 fn main() -> ExitCode {
@@ -88,26 +71,20 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<()> {
     let case = arguments.case()?;
     let opened = zoo_backend::open(arguments.backend, arguments.dtype)?;
-    let sampling = Sampling {
-        warm_up: arguments.warm_up,
-        budget: arguments.budget,
-        patience: arguments.patience,
-    };
-    let report = measure::measure(&case, &opened, sampling, arguments.fault)?;
+    let report = measure::measure(&case, &opened, arguments.sampling, arguments.fault)?;
     println!("{}", serde_json::to_string(&report)?);
     Ok(())
 }
 
 impl Arguments {
     fn case(&self) -> Result<Case> {
-        let n = self.n.map(NonZeroUsize::get);
         let Some(name) = self.model else {
             let standard = Subject::Mechanism(Mechanism::Standard);
             let subject = self.subject.unwrap_or(standard);
-            return Ok(Case::of(subject, &self.problem, n, self.pass)?);
+            return Ok(Case::of(subject, &self.problem, self.n, self.pass)?);
         };
         let setup = Setup::new(name.model, name.size.unwrap_or(Size::Small));
-        let n = n.unwrap_or(setup.n);
+        let n = self.n.unwrap_or(setup.n);
         let setup = setup.at_length(n)?;
         let attention = match self.subject {
             Some(Subject::Mechanism(mechanism)) => mechanism,

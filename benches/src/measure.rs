@@ -4,11 +4,11 @@ use anyhow::Result;
 use zoo_backend::Opened;
 use zoo_bench_core::case::{Case, Task};
 use zoo_bench_core::fault::Fault;
+use zoo_bench_core::plan::Sampling;
 use zoo_bench_core::record::Report;
 
 use crate::attention::{Attention, measure_attention, measure_matmul};
 use crate::model::measure_model;
-use crate::timing::Sampling;
 
 /// Measures `case`, and says on what device.
 pub(crate) fn measure(

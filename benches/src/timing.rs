@@ -1,20 +1,12 @@
-//! How long a piece of work takes: warmed up, then sampled.
+//! How long a piece of work takes, warmed up, then sampled, and how much memory.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Result, anyhow};
 use burn::tensor::Device;
-
-/// When to sample and when to stop.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Sampling {
-    /// Run this long before the first sample: caches are filled, shaders compiled.
-    pub(crate) warm_up: Duration,
-    /// Sample this long, if that gives [`LEAST_SAMPLES`].
-    pub(crate) budget: Duration,
-    /// Stop after this long, however few there are.
-    pub(crate) patience: Duration,
-}
+use zoo_backend::{Meter, Opened};
+use zoo_bench_core::plan::Sampling;
+use zoo_bench_core::record::Peak;
 
 /// Enough for a 10th and a 90th percentile to mean something.
 const LEAST_SAMPLES: usize = 10;
@@ -24,11 +16,11 @@ const LEAST_SAMPLES: usize = 10;
 pub(crate) fn samples<T>(
     device: &Device,
     sampling: Sampling,
-    mut work: impl FnMut() -> T,
+    mut work: impl FnMut() -> Result<T>,
 ) -> Result<Vec<f64>> {
     let mut once = || -> Result<f64> {
         let start = Instant::now();
-        let result = work();
+        let result = work()?;
         wait_for(device)?;
         drop(result);
         Ok(start.elapsed().as_secs_f64())
@@ -47,6 +39,30 @@ pub(crate) fn samples<T>(
             return Ok(seconds);
         }
     }
+}
+
+/// Makes a piece of work and runs it some `times`: the work, and the most memory both took.
+pub(crate) fn peak_of<W, T>(
+    opened: &Opened,
+    device: &Device,
+    make: impl FnOnce() -> Result<W>,
+    run: impl Fn(&W) -> Result<T>,
+    times: usize,
+) -> Result<(W, Option<Peak>)> {
+    let mut meter = Meter::start(opened);
+    let work = make()?;
+    wait_for(device)?;
+    meter.inputs_are_there();
+    for _ in 0..times {
+        let result = run(&work)?;
+        wait_for(device)?;
+        drop(result);
+    }
+    let peak = meter.peak().map(|(bytes, how)| Peak {
+        bytes,
+        how: how.to_owned(),
+    });
+    Ok((work, peak))
 }
 
 /// Waits until the device has done everything it was told.

@@ -2,159 +2,168 @@
 //! compares two runs. Nothing is built here.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
-use zoo_bench_core::case::Pass;
-use zoo_bench_core::record::{
-    CaseId, CaseLine, FILE, Line, Measured, Outcome, Results, RunInfo, Writer,
-};
+use tempfile::TempDir;
+use zoo_bench_core::record::{FILE, Line, Results, RunInfo, Writer};
 
-fn bench(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_xtask"))
-        .arg("bench")
-        .args(arguments)
-        .output()
-        .expect("it starts")
+/// What the bench said, and how it ended.
+struct Said {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
 }
 
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-#[test]
-fn a_misspelt_name_gets_the_nearest() {
-    for (flag, wrong, right) in [
-        ("--mechanism", "standrad", "standard"),
-        ("--problem", "bert-bsae", "bert-base"),
-        ("--suite", "decoed", "decode"),
-        ("--suite", "modles", "models"),
-        ("--model", "transfromer", "transformer"),
-        ("--model", "gpt-bsae", "gpt-base"),
-        ("--dtype", "f61", "f16"),
-    ] {
-        let output = bench(&[flag, wrong]);
-        assert!(!output.status.success());
-        let hint = format!("did you mean {right}?");
-        assert!(stderr(&output).contains(&hint), "{}", stderr(&output));
-    }
-    // clap's own words for closed lists.
-    for (flag, wrong, right) in [
-        ("--pass", "trian", "train"),
-        ("--pass", "genrate", "generate"),
-        ("--format", "markdwon", "markdown"),
-        ("--vs", "pytroch", "pytorch"),
-    ] {
-        let output = bench(&[flag, wrong]);
-        assert!(!output.status.success());
-        assert!(stderr(&output).contains(right), "{}", stderr(&output));
+impl Said {
+    /// Whether stderr has the text; if not, it is shown.
+    fn error_with(&self, text: &str) {
+        assert!(self.stderr.contains(text), "{text} in {}", self.stderr);
     }
 }
 
-#[test]
-fn absurd_numbers_are_refused_at_once() {
-    for (flag, wrong) in [
-        ("--seq", "1000000000000"),
-        ("--seq", "0"),
-        ("--seq", "128,18446744073709551615"),
-        ("--threads", "2305843009213693952"),
-        ("--rounds", "1000000000000000000"),
-        ("--timeout", "18446744073709551615"),
-    ] {
-        let output = bench(&[flag, wrong]);
-        assert_eq!(output.status.code(), Some(2), "{flag} {wrong}");
-        let said = stderr(&output);
-        assert!(
-            said.contains("it must be a whole number from 1 to"),
-            "{said}"
-        );
-        assert!(said.contains(flag), "{said}");
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
+    command.arg("bench").args(arguments);
+    command
+}
+
+fn bench(arguments: &[&str]) -> Said {
+    let output = command(arguments).output().expect("it starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Said {
+        code: output.status.code(),
+        stdout: text(&output.stdout),
+        stderr: text(&output.stderr),
     }
 }
 
-#[test]
-fn a_problem_of_one_length_cannot_be_stretched() {
-    let output = bench(&["--problem", "bert-base", "--seq", "512"]);
-    assert_eq!(output.status.code(), Some(1));
-    let said = stderr(&output);
-    assert!(
-        said.contains("\"bert-base\" cannot be measured at n = 512"),
-        "{said}"
-    );
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a temporary folder")
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a plain path")
 }
 
 #[test]
-fn quick_and_full_exclude_each_other_and_an_empty_choice_says_so() {
-    assert_eq!(bench(&["--quick", "--full"]).status.code(), Some(2));
-    let output = bench(&["--suite", "attention", "--pass", "generate"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("suite attention has no generate case"));
-    let output = bench(&["--model", "han", "--mechanism", "flash"]);
-    assert_eq!(output.status.code(), Some(1));
-    let said = stderr(&output);
-    assert!(said.contains("its attention is additive"), "{said}");
+fn what_cannot_be_asked_for_is_refused_at_once_with_a_hint() {
+    let count = "it must be a whole number from 1 to";
+    for (arguments, code, says) in [
+        ("--mechanism standrad", 2, "did you mean standard?"),
+        ("--problem bert-bsae", 1, "did you mean bert-base?"),
+        ("--suite decoed", 2, "did you mean decode?"),
+        ("--suite modles", 2, "did you mean models?"),
+        ("--model transfromer", 2, "did you mean transformer?"),
+        ("--model gpt-bsae", 2, "did you mean gpt-base?"),
+        ("--dtype f61", 2, "did you mean f16?"),
+        // clap's own words for closed lists.
+        ("--pass trian", 2, "'train'"),
+        ("--pass genrate", 2, "'generate'"),
+        ("--format markdwon", 2, "'markdown'"),
+        ("--vs pytroch", 2, "pytorch"),
+        ("--quick --full", 2, "--full"),
+        // Absurd numbers.
+        ("--seq 1000000000000", 2, count),
+        ("--seq 0", 2, count),
+        ("--seq 128,18446744073709551615", 2, count),
+        ("--threads 2305843009213693952", 2, count),
+        ("--rounds 1000000000000000000", 2, count),
+        ("--timeout 18446744073709551615", 2, count),
+        // A problem of one length cannot be stretched.
+        (
+            "--problem bert-base --seq 512",
+            1,
+            "\"bert-base\" cannot be measured at n = 512",
+        ),
+        // Nothing is left over.
+        (
+            "--suite attention --pass generate",
+            1,
+            "suite attention has no generate case",
+        ),
+        (
+            "--model han --mechanism flash",
+            1,
+            "its attention is additive",
+        ),
+        // What is no program, and no run.
+        (
+            "--program /nowhere/zoo-bench",
+            1,
+            "--program /nowhere/zoo-bench is no file",
+        ),
+        (
+            "--program /nowhere/zoo-bench",
+            1,
+            "cargo build --release --package zoo-bench --features flex",
+        ),
+        ("compare /nowhere /nowhere", 1, "cannot read /nowhere"),
+        ("report /nowhere", 1, "cannot read /nowhere"),
+        ("--baseline /nowhere", 1, "cannot read /nowhere"),
+    ] {
+        let arguments: Vec<&str> = arguments.split(' ').collect();
+        let out = folder();
+        let mut all = arguments.clone();
+        if arguments[0] == "--program" {
+            all.extend(["--out", text(out.path())]);
+        }
+        let said = bench(&all);
+        assert_eq!(said.code, Some(code), "{arguments:?}");
+        said.error_with(says);
+        if says == count {
+            said.error_with(arguments[0]);
+        }
+    }
 }
 
 #[test]
 fn a_model_that_cannot_have_the_attention_is_left_out_with_a_word() {
-    let folder = std::env::temp_dir().join(format!("zoo-left-out-{}", std::process::id()));
+    let folder = folder();
     let mut arguments = vec!["--suite", "models", "--mechanism", "linear"];
     arguments.extend(["--program", "/nowhere/zoo-bench"]);
-    arguments.extend(["--out", folder.to_str().expect("a plain path")]);
-    let said = stderr(&bench(&arguments));
-    std::fs::remove_dir_all(&folder).expect("the bench made it");
-    assert!(
-        said.contains("skipped: linear in han-small at n = 128, train: its attention is additive"),
-        "{said}"
-    );
-    assert!(!said.contains("in gpt"), "{said}");
+    arguments.extend(["--out", text(folder.path())]);
+    let said = bench(&arguments);
+    said.error_with("skipped: linear in han-small at n = 128, train: its attention is additive");
+    assert!(!said.stderr.contains("in gpt"), "{}", said.stderr);
+}
+
+/// A program in a folder.
+#[cfg(unix)]
+fn script(folder: &TempDir, lines: &str) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+
+    let program = folder.path().join("zoo-bench");
+    std::fs::write(&program, format!("#!/bin/sh\n{lines}\n")).expect("the disk takes it");
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&program, executable).expect("it is ours");
+    program
 }
 
 /// On the terminal, as JSON, in the results file and in the report.
 #[cfg(unix)]
 #[test]
 fn a_case_that_is_not_run_is_named_everywhere_with_the_reason() {
-    use std::os::unix::fs::PermissionsExt;
-
-    let folder = std::env::temp_dir().join(format!("zoo-skipped-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a temporary folder");
-    let program = folder.join("zoo-bench");
-    std::fs::write(&program, "#!/bin/sh\nexit 1\n").expect("the disk takes it");
-    let executable = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(&program, executable).expect("it is ours");
+    let folder = folder();
+    let program = script(&folder, "exit 1");
     let named = "skipped: bigbird in decode-step at n = 1,024 and 8,192, decode: it has no \
                  incremental decoding";
     for format in ["table", "markdown", "json"] {
-        let out = folder.join(format);
-        let output = bench(&[
-            "--suite",
-            "decode",
-            "--mechanism",
-            "flash,bigbird",
-            "--rounds",
-            "1",
-            "--format",
-            format,
-            "--program",
-            program.to_str().expect("a plain path"),
-            "--out",
-            out.to_str().expect("a plain path"),
-        ]);
-        assert!(stderr(&output).contains(named), "{}", stderr(&output));
-        let answer = stdout(&output);
+        let out = folder.path().join(format);
+        let mut arguments = vec!["--suite", "decode", "--mechanism", "flash,bigbird"];
+        arguments.extend(["--rounds", "1", "--format", format]);
+        arguments.extend(["--program", text(&program), "--out", text(&out)]);
+        let said = bench(&arguments);
+        said.error_with(named);
         match format {
             "json" => {
                 let answer: Vec<serde_json::Value> =
-                    serde_json::from_str(&answer).expect("it is JSON");
+                    serde_json::from_str(&said.stdout).expect("it is JSON");
                 let skipped = answer
                     .iter()
                     .filter(|case| case["skipped"]["subject"] == "bigbird");
                 assert_eq!(skipped.count(), 2);
             }
-            _ => assert!(answer.contains(named), "{answer}"),
+            _ => assert!(said.stdout.contains(named), "{}", said.stdout),
         }
         let results = Results::read(&out).expect("readable");
         let lengths: Vec<usize> = results.skipped.iter().map(|case| case.n).collect();
@@ -162,17 +171,15 @@ fn a_case_that_is_not_run_is_named_everywhere_with_the_reason() {
         let page = std::fs::read_to_string(out.join("report.html")).expect("it was written");
         assert!(page.contains(named), "{page}");
         // A report of the same results names them again.
-        let again = bench(&["report", out.to_str().expect("a plain path")]);
-        assert!(stdout(&again).contains(named), "{}", stdout(&again));
+        let again = bench(&["report", text(&out)]).stdout;
+        assert!(again.contains(named), "{again}");
     }
-    std::fs::remove_dir_all(&folder).expect("it was created above");
 }
 
 #[test]
 fn the_list_shows_everything_that_can_be_chosen() {
-    let output = bench(&["--list"]);
-    assert!(output.status.success());
-    let said = stdout(&output);
+    let said = bench(&["--list"]);
+    assert_eq!(said.code, Some(0));
     for word in [
         "tch-cuda",
         "decode",
@@ -184,159 +191,89 @@ fn the_list_shows_everything_that_can_be_chosen() {
         "gpt-base",
         "train and generate",
     ] {
-        assert!(said.contains(word), "{word} in {said}");
+        assert!(said.stdout.contains(word), "{word} in {}", said.stdout);
     }
 }
 
-#[test]
-fn a_program_that_is_not_there_is_named_with_the_way_to_build_one() {
-    let output = bench(&["--program", "/nowhere/zoo-bench"]);
-    assert_eq!(output.status.code(), Some(1));
-    let said = stderr(&output);
-    assert!(
-        said.contains("--program /nowhere/zoo-bench is no file"),
-        "{said}"
-    );
-    assert!(said.contains("cargo build --release --package zoo-bench --features flex"));
-}
-
-/// A folder with a run in it, removed at the end.
-struct Run(PathBuf);
-
-impl Run {
-    /// A run whose one case took these milliseconds.
-    fn new(name: &str, milliseconds: &[f64]) -> Self {
-        let folder = std::env::temp_dir().join(format!("zoo-bench-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a temporary folder");
-        let run = RunInfo::here("now".to_owned(), 1);
-        let case = CaseLine {
-            id: CaseId {
-                backend: "flex".to_owned(),
-                dtype: "f32".to_owned(),
-                problem: "layer".to_owned(),
-                n: 256,
-                pass: Pass::Forward,
-                subject: "standard".to_owned(),
-            },
-            round: 1,
-            work: 1e6,
-            minimum_bytes: 1,
-            tokens: None,
-            parameters: None,
-            device: None,
-            body: None,
-            outcome: Outcome::Measured(Measured {
-                seconds: milliseconds.iter().map(|ms| ms / 1e3).collect(),
-                peak: None,
-                error: None,
-                checked: None,
-            }),
-        };
-        Writer::create(&folder.join(FILE), &run)
-            .and_then(|mut writer| writer.write(&Line::Case(case)))
-            .expect("a new file");
-        Self(folder)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("a plain path")
-    }
-}
-
-impl Drop for Run {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// A folder with a run in it whose one case took these milliseconds.
+fn run_of(milliseconds: &[f64]) -> TempDir {
+    let folder = folder();
+    let seconds: Vec<f64> = milliseconds.iter().map(|ms| ms / 1e3).collect();
+    let case = serde_json::json!({
+        "backend": "flex", "dtype": "f32", "problem": "layer", "n": 256, "pass": "forward",
+        "subject": "standard", "round": 1, "work": 1e6, "minimum_bytes": 1, "device": null,
+        "outcome": { "measured": { "seconds": seconds, "peak": null, "error": null } },
+    });
+    let case = serde_json::from_value(case).expect("a case");
+    Writer::create(
+        &folder.path().join(FILE),
+        &RunInfo::here("now".to_owned(), 1),
+    )
+    .and_then(|mut writer| writer.write(&Line::Case(case)))
+    .expect("a new file");
+    folder
 }
 
 #[test]
 fn compare_tells_change_from_noise_and_fails_only_when_asked() {
-    let before = Run::new("before", &[10.0, 10.1, 9.9]);
-    let again = Run::new("again", &[10.2, 10.1, 10.0]);
-    let slower = Run::new("slower", &[15.0, 15.1, 14.9]);
-
-    let same = bench(&[
-        "compare",
-        before.path(),
-        again.path(),
-        "--fail-on-regression",
-    ]);
-    assert!(same.status.success(), "{}", stderr(&same));
-    assert!(stdout(&same).contains("no change"), "{}", stdout(&same));
-
-    let worse = bench(&["compare", before.path(), slower.path()]);
-    assert!(worse.status.success());
-    let said = stdout(&worse);
-    assert!(said.contains("SLOWER") && said.contains("1.50"), "{said}");
-    let strict = bench(&[
-        "compare",
-        before.path(),
-        slower.path(),
-        "--fail-on-regression",
-    ]);
-    assert_eq!(strict.status.code(), Some(1));
+    let before = run_of(&[10.0, 10.1, 9.9]);
+    let again = run_of(&[10.2, 10.1, 10.0]);
+    let slower = run_of(&[15.0, 15.1, 14.9]);
+    let strict = "--fail-on-regression";
+    for (after, flags, code, says) in [
+        (&again, &[strict][..], 0, ["no change", "1.01"]),
+        (&slower, &[], 0, ["SLOWER", "1.50"]),
+        (&slower, &[strict], 1, ["SLOWER", "1.50"]),
+    ] {
+        let arguments = ["compare", text(before.path()), text(after.path())];
+        let said = bench(&[&arguments, flags].concat());
+        assert_eq!(said.code, Some(code), "{}", said.stderr);
+        for word in says {
+            assert!(said.stdout.contains(word), "{word} in {}", said.stdout);
+        }
+    }
 }
 
 /// As of a run that was killed: its results are there, and no report.
 #[test]
 fn a_run_is_shown_again_and_has_its_report_then() {
-    let run = Run::new("shown", &[10.0, 10.1, 9.9]);
-    let page = Path::new(run.path()).join("report.html");
+    let run = run_of(&[10.0, 10.1, 9.9]);
+    let page = run.path().join("report.html");
     assert!(!page.exists());
-    let output = bench(&["report", run.path(), "--format", "markdown"]);
-    assert!(output.status.success(), "{}", stderr(&output));
-    assert!(stdout(&output).contains("10.0 ms"), "{}", stdout(&output));
+    let said = bench(&["report", text(run.path()), "--format", "markdown"]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert!(said.stdout.contains("10.0 ms"), "{}", said.stdout);
     assert!(page.is_file());
 }
 
 #[test]
-fn what_is_no_run_is_named() {
-    for arguments in [
-        vec!["compare", "/nowhere", "/nowhere"],
-        vec!["report", "/nowhere"],
-        vec!["--baseline", "/nowhere"],
-    ] {
-        let output = bench(&arguments);
-        assert_eq!(output.status.code(), Some(1));
-        let said = stderr(&output);
-        assert!(said.contains("cannot read /nowhere"), "{said}");
-    }
-}
-
-#[test]
 fn results_are_never_overwritten() {
-    let run = Run::new("kept", &[1.0]);
-    let before = std::fs::read(Path::new(run.path()).join(FILE)).expect("it was written");
-    let output = bench(&["--out", run.path(), "--program", "/nowhere/zoo-bench"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        stderr(&output).contains("holds results already"),
-        "{}",
-        stderr(&output)
-    );
-    let after = std::fs::read(Path::new(run.path()).join(FILE)).expect("it is still there");
-    assert_eq!(before, after);
+    let run = run_of(&[1.0]);
+    let results = || std::fs::read(run.path().join(FILE)).expect("it is there");
+    let before = results();
+    let out = text(run.path());
+    let said = bench(&["--out", out, "--program", "/nowhere/zoo-bench"]);
+    assert_eq!(said.code, Some(1));
+    said.error_with("holds results already");
+    assert_eq!(before, results());
 }
 
 /// However the bench ends: nobody would stop a case that hangs.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_measuring_process_does_not_outlive_the_bench() {
-    use std::os::unix::fs::PermissionsExt;
     use std::time::{Duration, Instant};
 
-    let folder = std::env::temp_dir().join(format!("zoo-orphan-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder for the test");
-    let (program, told) = (folder.join("hangs"), folder.join("pid"));
-    let script = format!("#!/bin/sh\necho $$ > {}\nexec sleep 600\n", told.display());
-    std::fs::write(&program, script).expect("a program that hangs");
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755))
-        .expect("it can be run");
-    let mut bench = Command::new(env!("CARGO_BIN_EXE_xtask"))
-        .args(["bench", "--mechanism", "flash", "--program"])
-        .arg(&program)
+    let folder = folder();
+    let told = folder.path().join("pid");
+    let program = script(
+        &folder,
+        &format!("echo $$ > {}\nexec sleep 600", told.display()),
+    );
+    let arguments = ["--mechanism", "flash", "--program", text(&program)];
+    let mut bench = command(&arguments)
         .arg("--out")
-        .arg(&folder)
+        .arg(folder.path())
         .spawn()
         .expect("it starts");
     let wait = |what: &str, is_so: &dyn Fn() -> bool| {
@@ -357,5 +294,4 @@ fn a_measuring_process_does_not_outlive_the_bench() {
         // A process that nobody has asked about yet is still listed, but has no program.
         std::fs::read_link(child.join("exe")).is_err()
     });
-    std::fs::remove_dir_all(&folder).expect("the test's own folder");
 }

@@ -1,55 +1,62 @@
 //! A model: a step of training, a forward pass, or the generation of a batch of texts.
 
-mod batch;
-mod classify;
-mod gpt;
-mod han;
+mod kinds;
 mod reference;
-mod seq2seq;
-mod transformer;
 
 use std::cell::RefCell;
 
-use anyhow::{Context, Result, bail};
-use burn::module::Module;
+use anyhow::{Context, Result};
 use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::{Device, Tensor};
-use zoo_backend::{Meter, Opened};
+use zoo_backend::Opened;
 use zoo_bench_core::case::Pass;
 use zoo_bench_core::fault::Fault;
 use zoo_bench_core::model::{Model, Setup, Size};
+use zoo_bench_core::plan::Sampling;
 use zoo_bench_core::record::{Counted, Measured, Outcome};
 use zoo_fused::{AdamConfig, AdamKind};
+use zoo_models::{Classifier, Gpt, Han, Seq2Seq, Tokens, Transformer, token_loss};
 use zoo_spec::Mechanism;
 
-use crate::attention::peak;
-use crate::timing::{Sampling, samples, wait_for};
+use self::kinds::Kind;
+use crate::timing::{peak_of, samples, wait_for};
 
-/// The batch that a kind of model is measured on, and what is done with it.
-trait Specimen: Sized {
-    /// The model.
-    type Model: Module;
+/// The batch that a model is measured on.
+struct Sample<M: Kind> {
+    setup: Setup,
+    batch: M::Batch,
+    /// What should be said of it.
+    targets: Tokens,
+}
 
-    /// Makes both.
-    fn new(setup: &Setup, attention: Mechanism, device: &Device) -> Result<(Self::Model, Self)>;
-
-    /// What it comes to.
-    fn counted(&self, model: &Self::Model, pass: Pass) -> Counted;
-
-    /// What the model says of its batch: `[batch, places, tokens]`, or one place of classes.
-    fn logits(&self, model: &Self::Model) -> Tensor<3>;
-
-    /// How far that is from what should be said: `[1]`.
-    fn loss(&self, logits: Tensor<3>) -> Tensor<1>;
-
-    /// A text for each sequence of the batch, the likeliest token each time.
-    fn generate(&self, _: &Self::Model) -> Result<Vec<Vec<u32>>> {
-        bail!("it generates nothing")
+impl<M: Kind> Sample<M> {
+    /// Makes the model, and draws its batch.
+    fn new(setup: &Setup, attention: Mechanism, device: &Device) -> Result<(M, Self)> {
+        let model = M::new(setup, attention, device)?;
+        let (batch, targets) = model.draw(setup, device)?;
+        let sample = Self {
+            setup: setup.clone(),
+            batch,
+            targets,
+        };
+        Ok((model, sample))
     }
 
-    /// What a forward pass says where those tokens came: `[batch, generated, tokens]`.
-    fn said_of(&self, _: &Self::Model, _: &[Vec<u32>]) -> Result<Tensor<3>> {
-        bail!("it generates nothing")
+    /// The cross-entropy of what a model says: `[1]`.
+    fn loss(&self, model: &M) -> Tensor<1> {
+        token_loss(model.logits(&self.batch), &self.targets, 0.0)
+    }
+
+    /// What a model comes to.
+    fn counted(&self, model: &M, pass: Pass) -> Counted {
+        Counted {
+            parameters: model.learned() as u64,
+            work: match pass {
+                Pass::Train => 3.0 * model.work(&self.setup),
+                Pass::Forward | Pass::Decode => model.work(&self.setup),
+                Pass::Generate => model.work_of_generation(&self.setup),
+            },
+        }
     }
 }
 
@@ -79,11 +86,11 @@ pub(crate) fn measure_model(
         fault,
     };
     match setup.model {
-        Model::Han => measurement.of::<han::Judged>(),
-        Model::Transformer => measurement.of::<transformer::Pairs>(),
-        Model::Seq2Seq => measurement.of::<seq2seq::Pairs>(),
-        Model::Gpt => measurement.of::<gpt::Texts>(),
-        Model::Classifier => measurement.of::<classify::Labelled>(),
+        Model::Han => measurement.of::<Han>(),
+        Model::Transformer => measurement.of::<Transformer>(),
+        Model::Seq2Seq => measurement.of::<Seq2Seq>(),
+        Model::Gpt => measurement.of::<Gpt>(),
+        Model::Classifier => measurement.of::<Classifier>(),
     }
 }
 
@@ -98,7 +105,7 @@ struct Measurement<'a> {
 }
 
 impl Measurement<'_> {
-    fn of<S: Specimen>(self) -> Result<(Outcome, Counted)> {
+    fn of<M: Kind>(self) -> Result<(Outcome, Counted)> {
         let device = match self.pass {
             Pass::Train => self.opened.device.clone().autodiff(),
             Pass::Forward | Pass::Decode | Pass::Generate => self.opened.device.clone(),
@@ -107,43 +114,25 @@ impl Measurement<'_> {
         device.seed(0);
         // Start threads, load kernels, let the backend set itself up.
         let tiny = Setup::new(self.setup.model, Size::Tiny);
-        self.work::<S>(&tiny, &device)?.run()?;
+        self.work::<M>(&tiny, &device)?.run()?;
         wait_for(&device)?;
 
-        let mut meter = Meter::start(self.opened);
-        let work = self.work::<S>(self.setup, &device)?;
-        let counted = work.with_model(|model| Ok(work.specimen.counted(model, self.pass)))?;
-        wait_for(&device)?;
-        meter.inputs_are_there();
+        let make = || self.work::<M>(self.setup, &device);
         // The second step finds an optimizer that has its moments.
-        for _ in 0..2 {
-            work.run()?;
-            wait_for(&device)?;
-        }
-        let peak = peak(&meter);
+        let (work, peak) = peak_of(self.opened, &device, make, Work::run, 2)?;
+        let counted = work.with_model(|model| Ok(work.sample.counted(model, self.pass)))?;
 
-        let checked = match work.check(self.setup)? {
+        let checked = match work.check()? {
             Ok(checked) => checked,
             Err(detail) => return Ok((wrong(detail), counted)),
         };
-        // A generation that fails here did not fail before: what it says is not lost.
-        let mut failed = None;
-        let seconds = samples(&device, self.sampling, || match work.run() {
-            Ok(result) => Some(result),
-            Err(error) => {
-                failed = Some(error);
-                None
-            }
-        })?;
-        if let Some(error) = failed {
-            return Err(error);
-        }
+        let seconds = samples(&device, self.sampling, || work.run())?;
         if let Err(detail) = work.is_still_right() {
             return Ok((wrong(detail), counted));
         }
         drop(work);
         // Last, as it takes memory and time of its own.
-        let (error, compared) = match self.against_reference::<S>(&device)? {
+        let (error, compared) = match self.against_reference::<M>(&device)? {
             Ok(compared) => compared,
             Err((error, detail)) => {
                 let error = error.is_finite().then_some(error);
@@ -159,10 +148,10 @@ impl Measurement<'_> {
         Ok((Outcome::Measured(measured), counted))
     }
 
-    fn work<S: Specimen>(&self, setup: &Setup, device: &Device) -> Result<Work<S>> {
-        let (model, specimen) = S::new(setup, self.attention, device)?;
+    fn work<M: Kind>(&self, setup: &Setup, device: &Device) -> Result<Work<M>> {
+        let (model, sample) = Sample::new(setup, self.attention, device)?;
         Ok(Work {
-            specimen,
+            sample,
             model: RefCell::new(Some(model)),
             optimizer: RefCell::new(AdamConfig::new(AdamKind::Adam).init()),
             loss: RefCell::new(None),
@@ -180,10 +169,10 @@ fn wrong(detail: String) -> Outcome {
 }
 
 /// What is run again and again. Training goes on from step to step.
-struct Work<S: Specimen> {
-    specimen: S,
+struct Work<M: Kind> {
+    sample: Sample<M>,
     /// Taken out for a step: an optimizer that has it alone writes in place.
-    model: RefCell<Option<S::Model>>,
+    model: RefCell<Option<M>>,
     optimizer: RefCell<ModuleOptimizer>,
     loss: RefCell<Option<Tensor<1>>>,
     pass: Pass,
@@ -197,10 +186,11 @@ enum Done {
     Texts(Vec<Vec<u32>>),
 }
 
-impl<S: Specimen> Work<S> {
+impl<M: Kind> Work<M> {
     /// Runs it once.
     fn run(&self) -> Result<Done> {
         let is_wrong = self.fault == Some(Fault::Wrong);
+        let sample = &self.sample;
         match self.pass {
             Pass::Train => {
                 // The other way, the loss goes up.
@@ -210,7 +200,7 @@ impl<S: Specimen> Work<S> {
                     LEARNING_RATE
                 };
                 let model = self.model.take().context("its model is lost")?;
-                let loss = self.specimen.loss(self.specimen.logits(&model));
+                let loss = sample.loss(&model);
                 let gradients = GradientsParams::from_grads(loss.backward(), &model);
                 let stepped = self.optimizer.borrow_mut().step(rate, model, gradients);
                 self.model.replace(Some(stepped));
@@ -218,31 +208,32 @@ impl<S: Specimen> Work<S> {
                 Ok(Done::Step)
             }
             Pass::Generate => {
-                let mut texts = self.with_model(|model| self.specimen.generate(model))?;
+                let mut texts =
+                    self.with_model(|model| model.generate(&sample.setup, &sample.batch))?;
                 if let (true, Some(text)) = (is_wrong, texts.first_mut()) {
                     text.pop();
                 }
                 Ok(Done::Texts(texts))
             }
             Pass::Forward | Pass::Decode => {
-                let said = self.with_model(|model| Ok(self.specimen.logits(model)))?;
+                let said = self.with_model(|model| Ok(model.logits(&sample.batch)))?;
                 let said = if is_wrong { said / 0.0 } else { said };
                 Ok(Done::Said(Box::new(said)))
             }
         }
     }
 
-    fn with_model<T>(&self, look: impl FnOnce(&S::Model) -> Result<T>) -> Result<T> {
+    fn with_model<T>(&self, look: impl FnOnce(&M) -> Result<T>) -> Result<T> {
         let model = self.model.borrow();
         look(model.as_ref().context("its model is lost")?)
     }
 
     /// What was looked at and found right, or what is wrong.
-    fn check(&self, setup: &Setup) -> Result<Result<String, String>> {
+    fn check(&self) -> Result<Result<String, String>> {
         match self.run()? {
             Done::Step => self.check_training(),
             Done::Said(said) => check_numbers(*said),
-            Done::Texts(texts) => self.check_texts(setup, &texts),
+            Done::Texts(texts) => self.check_texts(&texts),
         }
     }
 
@@ -260,9 +251,14 @@ impl<S: Specimen> Work<S> {
     }
 
     /// As many tokens as were asked for, each of them the best of a whole forward pass.
-    fn check_texts(&self, setup: &Setup, texts: &[Vec<u32>]) -> Result<Result<String, String>> {
+    fn check_texts(&self, texts: &[Vec<u32>]) -> Result<Result<String, String>> {
         // Where two are as likely but for rounding, either may be taken.
         const ROUNDING: f32 = 1e-3;
+        let Sample {
+            setup,
+            batch: drawn,
+            ..
+        } = &self.sample;
         let (batch, new) = (setup.batch, setup.generated());
         let lengths: Vec<usize> = texts.iter().map(Vec::len).collect();
         if lengths != vec![new; batch] {
@@ -270,7 +266,7 @@ impl<S: Specimen> Work<S> {
                 "texts of {lengths:?} tokens, not {batch} of {new}"
             )));
         }
-        let said = self.with_model(|model| self.specimen.said_of(model, texts))?;
+        let said = self.with_model(|model| model.said_of(drawn, texts))?;
         let [.., vocabulary] = said.dims();
         let said = numbers(said)?;
         let largest = said.iter().copied().fold(f32::MIN, f32::max);

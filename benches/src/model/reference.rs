@@ -2,19 +2,20 @@
 //! same device, with the same weights and the same batch.
 
 use anyhow::Result;
-use burn::module::{Module, ModuleVisitor, Param};
+use burn::module::{ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use zoo_attention::with_seed;
 use zoo_backend::Dtype;
 use zoo_bench_core::case::Pass;
 use zoo_bench_core::fault::Fault;
-use zoo_bench_core::model::{Setup, Shape};
+use zoo_bench_core::model::Setup;
 use zoo_fused::{AdamConfig, AdamKind};
 use zoo_models::without_kernels;
 use zoo_spec::Mechanism;
 
-use super::{LEARNING_RATE, Measurement, Specimen, numbers};
+use super::kinds::Kind;
+use super::{LEARNING_RATE, Measurement, Sample, numbers};
 
 /// The longest sequence that layers are compared at: the reference holds every weight.
 const LONGEST: usize = 512;
@@ -24,7 +25,7 @@ type Compared = Result<(Option<f64>, String), (f64, String)>;
 
 impl Measurement<'_> {
     /// Compares the results of a pass with the reference's.
-    pub(super) fn against_reference<S: Specimen>(&self, device: &Device) -> Result<Compared> {
+    pub(super) fn against_reference<M: Kind>(&self, device: &Device) -> Result<Compared> {
         if matches!(self.attention, Mechanism::Hard | Mechanism::Lsh) {
             // A rounding error may change which key is chosen, and then everything.
             let why = "not compared with a reference: it chooses keys, and may choose others";
@@ -33,12 +34,12 @@ impl Measurement<'_> {
         let setup = self.setup_of_reference();
         // The same weights in every round.
         device.seed(0);
-        let (model, specimen) = S::new(&setup, self.attention, device)?;
+        let (model, sample) = Sample::<M>::new(&setup, self.attention, device)?;
         let errors = match self.pass {
-            Pass::Train => self.of_training(&model, &specimen)?,
+            Pass::Train => self.of_training(&model, &sample)?,
             Pass::Forward | Pass::Decode | Pass::Generate => {
-                let computed = self.made_wrong(specimen.logits(&model));
-                let expected = without_kernels(|| specimen.logits(&model));
+                let computed = self.made_wrong(model.logits(&sample.batch));
+                let expected = without_kernels(|| model.logits(&sample.batch));
                 let distance = distance(&numbers(computed)?, &numbers(expected)?);
                 vec![("logits", distance)]
             }
@@ -79,13 +80,9 @@ impl Measurement<'_> {
 
     /// The model that is compared: what is measured, on shorter sequences if they are long.
     fn setup_of_reference(&self) -> Setup {
-        let setup = self.setup.clone();
-        match setup.shape {
-            Shape::Layers { .. } if setup.n > LONGEST => setup
-                .at_length(LONGEST)
-                .unwrap_or_else(|_| self.setup.clone()),
-            _ => setup,
-        }
+        let is_long = self.setup.layers > 0 && self.setup.n > LONGEST;
+        let shorter = is_long.then(|| self.setup.clone().at_length(LONGEST).ok());
+        shorter.flatten().unwrap_or_else(|| self.setup.clone())
     }
 
     fn made_wrong<const D: usize>(&self, tensor: Tensor<D>) -> Tensor<D> {
@@ -97,13 +94,13 @@ impl Measurement<'_> {
     }
 
     /// The loss, its gradients, and the loss after a step along them.
-    fn of_training<S: Specimen>(
+    fn of_training<M: Kind>(
         &self,
-        model: &S::Model,
-        specimen: &S,
+        model: &M,
+        sample: &Sample<M>,
     ) -> Result<Vec<(&'static str, f64)>> {
-        let sample = |change: &dyn Fn(Tensor<1>) -> Tensor<1>| {
-            let loss = change(specimen.loss(specimen.logits(model)));
+        let results = |change: &dyn Fn(Tensor<1>) -> Tensor<1>| {
+            let loss = change(sample.loss(model));
             let gradients = GradientsParams::from_grads(loss.backward(), model);
             let mut flat = Flat {
                 gradients: &gradients,
@@ -113,12 +110,12 @@ impl Measurement<'_> {
             let flat = flat.numbers;
             let mut optimizer = AdamConfig::new(AdamKind::Adam).init();
             let stepped = optimizer.step(LEARNING_RATE, model.clone(), gradients);
-            let after = specimen.loss(specimen.logits(&stepped));
+            let after = sample.loss(&stepped);
             let losses = [loss, after].map(|loss| loss.into_scalar::<f32>());
             (losses, flat)
         };
         // Both sample the same in training.
-        let run = |change: &dyn Fn(Tensor<1>) -> Tensor<1>| with_seed(0, || sample(change));
+        let run = |change: &dyn Fn(Tensor<1>) -> Tensor<1>| with_seed(0, || results(change));
         let (losses, gradients) = run(&|loss| self.made_wrong(loss));
         let (expected_losses, expected) = without_kernels(|| run(&|loss| loss));
         let relative = |at: usize| {

@@ -2,18 +2,17 @@
 
 use std::fmt::Write;
 
-use comfy_table::{CellAlignment, Table, presets};
-
-use crate::pool::{Pool, Pooled, Samples};
-use crate::table::{name, word};
-use crate::units::time;
+use crate::pool::{Pooled, distinct};
+use crate::record::CaseId;
+use crate::table::{Cell, drawn};
+use crate::words::words;
 
 /// What became of one case from one run to the other.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
     /// The case, in a line.
     pub name: String,
-    /// How it was, and how it is.
+    /// How it was.
     pub before: String,
     /// How it is.
     pub after: String,
@@ -25,38 +24,27 @@ pub struct Change {
     pub verdict: Verdict,
 }
 
-/// What a change comes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// Within the noise.
-    Same,
-    /// Faster beyond the noise.
-    Faster,
-    /// Slower beyond the noise.
-    Slower,
-    /// It had a time and has none any more.
-    Broken,
-    /// It has a time and had none.
-    Mended,
-    /// Only in the first run.
-    Gone,
-    /// Only in the second run.
-    New,
+words! {
+    /// What a change comes to.
+    pub enum Verdict: "verdict" {
+        /// Within the noise.
+        Same = "no change",
+        /// Faster beyond the noise.
+        Faster = "faster",
+        /// Slower beyond the noise.
+        Slower = "SLOWER",
+        /// It had a time and has none any more.
+        Broken = "BROKEN",
+        /// It has a time and had none.
+        Mended = "mended",
+        /// Only in the first run.
+        Gone = "gone",
+        /// Only in the second run.
+        New = "new",
+    }
 }
 
 impl Verdict {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Same => "no change",
-            Self::Faster => "faster",
-            Self::Slower => "SLOWER",
-            Self::Broken => "BROKEN",
-            Self::Mended => "mended",
-            Self::Gone => "gone",
-            Self::New => "new",
-        }
-    }
-
     /// Whether somebody should look at it.
     pub fn is_regression(self) -> bool {
         matches!(self, Self::Slower | Self::Broken)
@@ -68,103 +56,82 @@ impl Verdict {
 const LEAST: f64 = 0.05;
 
 /// How far from its median a case's samples and the medians of its rounds lie.
-fn spread(samples: &Samples) -> f64 {
+fn spread(case: &Pooled) -> Option<f64> {
+    let samples = case.samples()?;
     let median = samples.median();
     let far = |x: f64| (x / median).max(median / x) - 1.0;
-    let rounds = samples.round_medians.iter().copied();
+    let rounds = case.round_medians.iter().copied();
     let percentiles = [samples.quantile(0.1), samples.quantile(0.9)];
-    rounds.chain(percentiles).map(far).fold(0.0, f64::max)
+    Some(rounds.chain(percentiles).map(far).fold(0.0, f64::max))
 }
 
 /// Compares two runs, case by case, in the order of the second; what is only in
 /// the first comes last.
 pub fn compare(before: &[Pooled], after: &[Pooled]) -> Vec<Change> {
-    let mut changes: Vec<Change> = after
-        .iter()
-        .map(|now| {
-            let then = before.iter().find(|then| then.id == now.id);
-            change(then, now)
-        })
-        .collect();
-    let gone = before
-        .iter()
-        .filter(|then| after.iter().all(|now| now.id != then.id));
-    changes.extend(gone.map(|then| Change {
-        name: name(&then.id),
-        before: describe(then),
-        after: "-".to_owned(),
-        ratio: None,
-        noise: None,
-        verdict: Verdict::Gone,
-    }));
-    changes
+    let ids = distinct(after.iter().chain(before).map(|case| &case.id));
+    let change = |id: &CaseId| {
+        let [then, now] = [before, after].map(|run| run.iter().find(|case| case.id == *id));
+        let (noise, verdict) = match (then, now) {
+            (Some(then), Some(now)) => judged(then, now),
+            (None, _) => (None, Verdict::New),
+            (_, None) => (None, Verdict::Gone),
+        };
+        let ratio = now.zip(then).and_then(|(now, then)| now.ratio(then));
+        let [before, after] = [then, now]
+            .map(|case| case.map_or_else(|| "-".to_owned(), |case| case.outcome.summary()));
+        Change {
+            name: id.to_string(),
+            before,
+            after,
+            ratio: ratio.map(|ratio| ratio.ratio),
+            noise,
+            verdict,
+        }
+    };
+    ids.into_iter().map(change).collect()
 }
 
-fn change(then: Option<&Pooled>, now: &Pooled) -> Change {
-    let samples = then.and_then(Pooled::samples).zip(now.samples());
-    let (ratio, noise) = samples
-        .map(|(then, now)| {
-            let noise = spread(then).hypot(spread(now)).max(LEAST);
-            (now.median() / then.median(), noise)
-        })
-        .unzip();
-    let verdict = match (then, ratio, noise) {
-        (_, Some(ratio), Some(noise)) if ratio > 1.0 + noise => Verdict::Slower,
-        (_, Some(ratio), Some(noise)) if ratio < 1.0 / (1.0 + noise) => Verdict::Faster,
-        (_, Some(_), _) => Verdict::Same,
-        (None, ..) => Verdict::New,
-        (Some(then), ..) => match (then.samples(), now.samples()) {
+/// The noise of a case that is in both runs, if both have times, and what its change comes to.
+fn judged(then: &Pooled, now: &Pooled) -> (Option<f64>, Verdict) {
+    let noise = spread(then)
+        .zip(spread(now))
+        .map(|(then, now)| then.hypot(now).max(LEAST));
+    let ratio = now.ratio(then).map(|ratio| ratio.ratio);
+    let verdict = match ratio.zip(noise) {
+        Some((ratio, noise)) if ratio > 1.0 + noise => Verdict::Slower,
+        Some((ratio, noise)) if ratio < 1.0 / (1.0 + noise) => Verdict::Faster,
+        Some(_) => Verdict::Same,
+        None => match (then.samples(), now.samples()) {
             (Some(_), None) => Verdict::Broken,
             (None, Some(_)) => Verdict::Mended,
             _ => Verdict::Same,
         },
     };
-    Change {
-        name: name(&now.id),
-        before: then.map_or("-".to_owned(), describe),
-        after: describe(now),
-        ratio,
-        noise,
-        verdict,
-    }
-}
-
-fn describe(case: &Pooled) -> String {
-    match &case.result {
-        Pool::Samples(samples) => time(samples.median()),
-        Pool::Without(outcome) => word(outcome).to_owned(),
-    }
+    (noise, verdict)
 }
 
 /// The changes as a table, and a line that sums them up.
 pub fn show(changes: &[Change]) -> String {
-    let mut table = Table::new();
-    table
-        .load_preset(presets::UTF8_BORDERS_ONLY)
-        .set_header(["case", "before", "after", "ratio", "noise", "verdict"]);
-    for change in changes {
-        table.add_row([
+    let or_dash = |number: Option<String>| number.unwrap_or_else(|| "-".to_owned());
+    let row = |change: &Change| {
+        let cells = [
             change.name.clone(),
             change.before.clone(),
             change.after.clone(),
-            change
-                .ratio
-                .map_or("-".to_owned(), |ratio| format!("{ratio:.2}")),
-            change
-                .noise
-                .map_or("-".to_owned(), |noise| format!("{:.0}%", noise * 100.0)),
-            change.verdict.word().to_owned(),
-        ]);
-    }
-    for column in table.column_iter_mut().skip(1).take(4) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+            or_dash(change.ratio.map(|ratio| format!("{ratio:.2}"))),
+            or_dash(change.noise.map(|noise| format!("{:.0}%", noise * 100.0))),
+            change.verdict.to_string(),
+        ];
+        cells.map(|text| Cell { text, best: false }).to_vec()
+    };
+    let rows: Vec<Vec<Cell>> = changes.iter().map(row).collect();
+    let header = ["case", "before", "after", "ratio", "noise", "verdict"];
+    let mut text = drawn(&header, &rows, 2) + "\n";
     let of = |verdict: fn(Verdict) -> bool| changes.iter().filter(|c| verdict(c.verdict)).count();
     let worse = of(Verdict::is_regression);
     let better = of(|verdict| matches!(verdict, Verdict::Faster | Verdict::Mended));
     let other = of(|verdict| matches!(verdict, Verdict::Gone | Verdict::New));
     let same = changes.len() - worse - better - other;
-    let mut text = format!("{table}\n");
     let _ = write!(
         text,
         "{same} without change, {better} better, {worse} worse"

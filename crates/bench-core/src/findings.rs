@@ -1,8 +1,8 @@
 //! What a run shows: its curves, how they grow, and who overtakes whom.
 
-use crate::fit::{Curve, crossing, power_law};
-use crate::pool::Pooled;
-use crate::table::{is_matmul, section_of};
+use crate::fit::{Curve, PowerLaw, crossing, power_law};
+use crate::pool::{Pooled, group};
+use crate::table::section_of;
 use crate::units::count;
 
 /// What is drawn as one line: everything of a case but its length.
@@ -25,8 +25,6 @@ pub struct Family {
     pub title: String,
     /// The title of the [`section`](crate::table::sections) with its numbers.
     pub section: String,
-    /// A name for its files.
-    pub slug: String,
     /// Its lines.
     pub series: Vec<Series>,
 }
@@ -34,57 +32,45 @@ pub struct Family {
 /// The families of a run, in the order their problems were measured. Models are one where
 /// they were measured at several lengths: of one there is nothing to draw.
 pub fn families(cases: &[Pooled]) -> Vec<Family> {
-    let mut families: Vec<Family> = Vec::new();
-    let mut ordered: Vec<&Pooled> = cases.iter().filter(|case| !is_matmul(case)).collect();
-    ordered.sort_by_key(|case| case.id.n);
-    for case in cases.iter().filter(|case| !is_matmul(case)) {
+    let cases = cases.iter().filter(|case| !case.is_matmul());
+    let families = group(cases, |case| {
         let id = &case.id;
-        let title = format!("{}, {}, {}", id.problem, id.pass, id.dtype);
-        if families.iter().any(|family| family.title == title) {
-            continue;
-        }
-        let members = ordered.iter().filter(|other| {
-            (&other.id.problem, other.id.pass, &other.id.dtype) == (&id.problem, id.pass, &id.dtype)
-        });
-        let series = series(members.copied());
-        let is_curve = |series: &Series| series.times.len() > 1;
-        if case.is_model() && !series.iter().any(is_curve) {
-            continue;
-        }
-        families.push(Family {
+        format!("{}, {}, {}", id.problem, id.pass, id.dtype)
+    });
+    let family = |(title, mut members): (String, Vec<&Pooled>)| {
+        members.sort_by_key(|case| case.id.n);
+        let series = series(&members);
+        let is_drawn = !members[0].is_model() || series.iter().any(|line| line.times.len() > 1);
+        is_drawn.then(|| Family {
             title,
-            section: section_of(case),
-            slug: format!("{}-{}-{}", id.problem, id.pass, id.dtype),
+            section: section_of(members[0]),
             series,
-        });
-    }
-    families
+        })
+    };
+    families.into_iter().filter_map(family).collect()
 }
 
-fn series<'a>(members: impl Iterator<Item = &'a Pooled>) -> Vec<Series> {
-    let mut all: Vec<Series> = Vec::new();
-    for case in members {
-        let Some(samples) = case.samples() else {
-            continue;
-        };
-        let id = &case.id;
-        let is_mine = |s: &Series| s.backend == id.backend && s.subject == id.subject;
-        let at = all.iter().position(is_mine).unwrap_or_else(|| {
-            all.push(Series {
-                backend: id.backend.clone(),
-                subject: id.subject.clone(),
-                times: Vec::new(),
-                memory: Vec::new(),
-            });
-            all.len() - 1
+fn series(members: &[&Pooled]) -> Vec<Series> {
+    let points = members.iter().filter_map(|case| {
+        let samples = case.samples()?;
+        Some((&case.id, case.id.n as f64, samples))
+    });
+    let lines = group(points, |(id, ..)| (&id.backend, &id.subject));
+    let line = lines
+        .into_iter()
+        .map(|((backend, subject), points)| Series {
+            backend: backend.clone(),
+            subject: subject.clone(),
+            times: points
+                .iter()
+                .map(|(_, n, samples)| (*n, samples.median()))
+                .collect(),
+            memory: points
+                .iter()
+                .filter_map(|(_, n, samples)| Some((*n, samples.peak.as_ref()?.bytes as f64)))
+                .collect(),
         });
-        let n = id.n as f64;
-        all[at].times.push((n, samples.median()));
-        if let Some(peak) = &samples.peak {
-            all[at].memory.push((n, peak.bytes as f64));
-        }
-    }
-    all
+    line.collect()
 }
 
 /// How time and memory grow, and which mechanism overtakes which, in sentences.
@@ -92,30 +78,20 @@ pub fn findings(families: &[Family]) -> Vec<String> {
     let mut said = Vec::new();
     for family in families {
         for series in &family.series {
-            let grows = |what: &str, curve: &Curve| {
-                power_law(curve).map(|law| {
-                    format!(
-                        "{what} grows as n^{:.2} (n = {} to {})",
-                        law.exponent,
-                        count(law.from as usize),
-                        count(law.to as usize)
-                    )
-                })
+            let grows = |(what, curve): (&str, &Curve)| {
+                let PowerLaw { exponent, from, to } = power_law(curve)?;
+                let (from, to) = (count(from as usize), count(to as usize));
+                Some(format!(
+                    "{what} grows as n^{exponent:.2} (n = {from} to {to})"
+                ))
             };
-            let parts: Vec<String> = [
-                grows("time", &series.times),
-                grows("memory", &series.memory),
-            ]
-            .into_iter()
-            .flatten()
-            .collect();
-            if !parts.is_empty() {
+            let curves = [("time", &series.times), ("memory", &series.memory)];
+            let grows: Vec<String> = curves.into_iter().filter_map(grows).collect();
+            if !grows.is_empty() {
+                let (title, backend, subject) = (&family.title, &series.backend, &series.subject);
                 said.push(format!(
-                    "{}: {} {}: {}",
-                    family.title,
-                    series.backend,
-                    series.subject,
-                    parts.join(", ")
+                    "{title}: {backend} {subject}: {}",
+                    grows.join(", ")
                 ));
             }
         }

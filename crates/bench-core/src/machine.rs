@@ -26,7 +26,7 @@ impl Machine {
             cpu: cpu_name().unwrap_or_else(|| format!("unnamed {}", std::env::consts::ARCH)),
             features: cpu_features(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
-            memory_bytes: meminfo("MemTotal:"),
+            memory_bytes: kibibytes("/proc/meminfo", "MemTotal:"),
             system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
         }
     }
@@ -38,37 +38,25 @@ fn cpu_name() -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-#[cfg(target_arch = "x86_64")]
 fn cpu_features() -> Vec<String> {
-    [
+    #[cfg(target_arch = "x86_64")]
+    let known = [
         ("avx2", is_x86_feature_detected!("avx2")),
         ("fma", is_x86_feature_detected!("fma")),
         ("avx512f", is_x86_feature_detected!("avx512f")),
         ("avx512bf16", is_x86_feature_detected!("avx512bf16")),
         ("avx512fp16", is_x86_feature_detected!("avx512fp16")),
-    ]
-    .into_iter()
-    .filter(|(_, there)| *there)
-    .map(|(name, _)| name.to_owned())
-    .collect()
-}
-
-#[cfg(target_arch = "aarch64")]
-fn cpu_features() -> Vec<String> {
-    [
+    ];
+    #[cfg(target_arch = "aarch64")]
+    let known = [
         ("neon", std::arch::is_aarch64_feature_detected!("neon")),
         ("fp16", std::arch::is_aarch64_feature_detected!("fp16")),
         ("bf16", std::arch::is_aarch64_feature_detected!("bf16")),
-    ]
-    .into_iter()
-    .filter(|(_, there)| *there)
-    .map(|(name, _)| name.to_owned())
-    .collect()
-}
-
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn cpu_features() -> Vec<String> {
-    Vec::new()
+    ];
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let known: [(&str, bool); 0] = [];
+    let there = known.into_iter().filter(|(_, there)| *there);
+    there.map(|(name, _)| name.to_owned()).collect()
 }
 
 /// Memory that could be taken now, in bytes: what the system has left, or less
@@ -78,12 +66,13 @@ pub fn available_memory() -> Option<u64> {
     let in_container = number("/sys/fs/cgroup/memory.max")
         .zip(number("/sys/fs/cgroup/memory.current"))
         .map(|(most, now)| most.saturating_sub(now));
-    let on_machine = meminfo("MemAvailable:");
+    let on_machine = kibibytes("/proc/meminfo", "MemAvailable:");
     in_container.into_iter().chain(on_machine).min()
 }
 
-fn meminfo(field: &str) -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
+/// A size that the system tells in a file of its own, in bytes.
+pub(crate) fn kibibytes(file: &str, field: &str) -> Option<u64> {
+    let text = fs::read_to_string(file).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(field))?;
     let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kibibytes * 1024)

@@ -1,91 +1,32 @@
 //! The rounds of a case put together, and what its samples say.
 
-use crate::record::{CaseId, CaseLine, Outcome, Peak};
+use std::ops::Deref;
+
+use crate::record::{CaseLine, Measured, Outcome};
 
 /// A case over all its rounds.
+///
+/// It is a line with the samples of all rounds, the most memory and the worst error of any; or
+/// with the first outcome that has no time: one is enough to distrust the case.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pooled {
-    /// What was measured.
-    pub id: CaseId,
-    /// Floating-point operations of its matmuls.
-    pub work: f64,
-    /// Bytes no way of computing it can do without.
-    pub minimum_bytes: u64,
-    /// Tokens of a pass, of a model.
-    pub tokens: Option<usize>,
-    /// Numbers that the model has learned.
-    pub parameters: Option<u64>,
-    /// The device it ran on, if one was reached.
-    pub device: Option<String>,
-    /// What computed it there, if it said so.
-    pub body: Option<String>,
-    /// What became of it.
-    pub result: Pool,
-}
-
-/// What became of a case over all its rounds.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Pool {
-    /// Every round computed the right thing.
-    Samples(Samples),
-    /// The first outcome that has no time: one is enough to distrust the case.
-    Without(Outcome),
-}
-
-/// The measurements of all rounds.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Samples {
-    /// Sorted, in seconds.
-    seconds: Vec<f64>,
+    line: CaseLine,
     /// The median of each round.
     pub round_medians: Vec<f64>,
-    /// The most memory of any round.
-    pub peak: Option<Peak>,
-    /// The worst error of any round.
-    pub error: Option<f64>,
-    /// What else was looked at in the first round, and found right.
-    pub checked: Option<String>,
 }
 
-impl Samples {
-    /// The time that `share` of the samples are below.
-    pub fn quantile(&self, share: f64) -> f64 {
-        quantile(&self.seconds, share)
-    }
+impl Deref for Pooled {
+    type Target = CaseLine;
 
-    /// The median, in seconds.
-    pub fn median(&self) -> f64 {
-        self.quantile(0.5)
+    fn deref(&self) -> &CaseLine {
+        &self.line
     }
-
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.seconds.len()
-    }
-}
-
-/// The number that `share` of the sorted numbers are below; NaN of none.
-fn quantile(sorted: &[f64], share: f64) -> f64 {
-    match sorted.len() {
-        0 => f64::NAN,
-        len => sorted[((len - 1) as f64 * share).round() as usize],
-    }
-}
-
-/// The median of numbers in any order; NaN of none.
-pub fn median(numbers: impl IntoIterator<Item = f64>) -> f64 {
-    let mut sorted: Vec<f64> = numbers.into_iter().collect();
-    sorted.sort_by(f64::total_cmp);
-    quantile(&sorted, 0.5)
 }
 
 impl Pooled {
     /// Its samples, unless it has none.
-    pub fn samples(&self) -> Option<&Samples> {
-        match &self.result {
-            Pool::Samples(samples) => Some(samples),
-            Pool::Without(_) => None,
-        }
+    pub fn samples(&self) -> Option<&Measured> {
+        self.outcome.measured()
     }
 
     /// Floating-point operations per second at the median, where they were counted.
@@ -103,73 +44,23 @@ impl Pooled {
     pub fn is_model(&self) -> bool {
         self.tokens.is_some()
     }
-}
 
-/// Puts the rounds of each case together, in the order cases first ended.
-pub fn pool(lines: &[CaseLine]) -> Vec<Pooled> {
-    let mut pooled: Vec<Pooled> = Vec::new();
-    for line in lines {
-        match pooled.iter_mut().find(|pooled| pooled.id == line.id) {
-            Some(pooled) => pooled.add(line),
-            None => {
-                let mut first = Pooled {
-                    id: line.id.clone(),
-                    work: line.work,
-                    minimum_bytes: line.minimum_bytes,
-                    tokens: line.tokens,
-                    parameters: line.parameters,
-                    device: None,
-                    body: None,
-                    result: Pool::Samples(Samples {
-                        seconds: Vec::new(),
-                        round_medians: Vec::new(),
-                        peak: None,
-                        error: None,
-                        checked: None,
-                    }),
-                };
-                first.add(line);
-                pooled.push(first);
-            }
-        }
+    /// Whether it is the matmul whose rate others are held against.
+    pub fn is_matmul(&self) -> bool {
+        self.id.subject == "matmul"
     }
-    pooled
-}
 
-impl Pooled {
-    fn add(&mut self, line: &CaseLine) {
-        if self.body.is_none() {
-            self.body = line.body.clone();
-        }
-        if self.device.is_none() {
-            self.device = line.device.clone();
-        }
-        let Pool::Samples(samples) = &mut self.result else {
-            return;
-        };
-        match &line.outcome {
-            Outcome::Measured(measured) => {
-                samples
-                    .round_medians
-                    .push(median(measured.seconds.iter().copied()));
-                samples.seconds.extend(&measured.seconds);
-                samples.seconds.sort_by(f64::total_cmp);
-                samples.error = larger(samples.error, measured.error);
-                if samples.checked.is_none() {
-                    samples.checked = measured.checked.clone();
-                }
-                let most = samples.peak.as_ref().map_or(0, |peak| peak.bytes);
-                if let Some(peak) = measured.peak.as_ref().filter(|peak| peak.bytes >= most) {
-                    samples.peak = Some(peak.clone());
-                }
-            }
-            other => self.result = Pool::Without(other.clone()),
-        }
+    /// How many times as long as `other` it took, where both have a time.
+    pub fn ratio(&self, other: &Self) -> Option<Ratio> {
+        let ratio = self.samples()?.median() / other.samples()?.median();
+        let rounds = self.round_medians.iter().zip(&other.round_medians);
+        let of_rounds = rounds.map(|(a, b)| a / b);
+        Some(Ratio {
+            ratio,
+            low: of_rounds.clone().fold(ratio, f64::min),
+            high: of_rounds.fold(ratio, f64::max),
+        })
     }
-}
-
-fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
-    a.into_iter().chain(b).reduce(f64::max)
 }
 
 /// One side's time as a ratio of the other's: of the medians, and of the medians
@@ -184,16 +75,57 @@ pub struct Ratio {
     pub high: f64,
 }
 
-/// How many times as long as `other` this one took.
-pub fn ratio(this: &Samples, other: &Samples) -> Ratio {
-    let ratio = this.median() / other.median();
-    let rounds = this.round_medians.iter().zip(&other.round_medians);
-    let of_rounds = rounds.map(|(a, b)| a / b);
-    Ratio {
-        ratio,
-        low: of_rounds.clone().fold(ratio, f64::min),
-        high: of_rounds.fold(ratio, f64::max),
+/// Puts the rounds of each case together, in the order cases first ended.
+pub fn pool(lines: &[CaseLine]) -> Vec<Pooled> {
+    let cases = group(lines, |line| line.id.clone());
+    cases.iter().map(|(_, rounds)| pooled(rounds)).collect()
+}
+
+fn pooled(rounds: &[&CaseLine]) -> Pooled {
+    let outcomes = || rounds.iter().map(|round| &round.outcome);
+    let measured: Vec<&Measured> = outcomes().filter_map(Outcome::measured).collect();
+    let without = outcomes().find(|outcome| outcome.measured().is_none());
+    let line = CaseLine {
+        device: rounds.iter().find_map(|round| round.device.clone()),
+        body: rounds.iter().find_map(|round| round.body.clone()),
+        outcome: without.cloned().unwrap_or_else(|| {
+            let peaks = measured.iter().filter_map(|round| round.peak.clone());
+            let errors = measured.iter().filter_map(|round| round.error);
+            Outcome::Measured(Measured {
+                seconds: measured.iter().flat_map(|m| m.seconds.clone()).collect(),
+                peak: peaks.max_by_key(|peak| peak.bytes),
+                error: errors.reduce(f64::max),
+                checked: measured.iter().find_map(|round| round.checked.clone()),
+            })
+        }),
+        ..rounds[0].clone()
+    };
+    Pooled {
+        line,
+        round_medians: measured.iter().map(|round| round.median()).collect(),
     }
+}
+
+/// Puts what has the same key together, in the order that keys first come.
+pub fn group<K: PartialEq, T>(
+    items: impl IntoIterator<Item = T>,
+    key: impl Fn(&T) -> K,
+) -> Vec<(K, Vec<T>)> {
+    let mut groups: Vec<(K, Vec<T>)> = Vec::new();
+    for item in items {
+        let key = key(&item);
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, members)) => members.push(item),
+            None => groups.push((key, vec![item])),
+        }
+    }
+    groups
+}
+
+/// Each of them once, in the order they first come.
+pub fn distinct<T: PartialEq + Copy>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    let groups = group(items, |item| *item).into_iter();
+    groups.map(|(item, _)| item).collect()
 }
 
 #[cfg(test)]
@@ -211,7 +143,7 @@ mod tests {
         let pooled = pool(&lines);
         assert_eq!(pooled.len(), 2);
         let samples = pooled[0].samples().expect("measured");
-        assert_eq!(samples.count(), 5);
+        assert_eq!(samples.seconds.len(), 5);
         assert_eq!(samples.median(), 0.003);
         assert_eq!(samples.quantile(1.0), 0.005);
         assert_eq!(pooled[0].rate(), Some(256e6 / 0.003));
@@ -222,16 +154,17 @@ mod tests {
         let mut bad = line("a", 256, &[]);
         bad.outcome = Outcome::TimedOut { seconds: 1.0 };
         let lines = [line("a", 256, &[1.0]), bad.clone(), line("a", 256, &[1.0])];
-        assert_eq!(pool(&lines)[0].result, Pool::Without(bad.outcome));
+        assert_eq!(pool(&lines)[0].outcome, bad.outcome);
     }
 
     #[test]
     fn a_ratio_carries_its_spread_over_rounds() {
         let rounds = |times: [f64; 2]| {
             let lines = times.map(|ms| line("a", 256, &[ms, ms, ms]));
-            pool(&lines)[0].samples().expect("measured").clone()
+            pool(&lines)[0].clone()
         };
-        let got = ratio(&rounds([4.0, 2.0]), &rounds([2.0, 2.0]));
+        let got = rounds([4.0, 2.0]).ratio(&rounds([2.0, 2.0]));
+        let got = got.expect("both were measured");
         assert_eq!((got.low, got.high), (1.0, 2.0));
     }
 }

@@ -1,7 +1,6 @@
 //! The other side of `--vs pytorch`: the same problems, the same inputs, in a
 //! Python process that samples and reports as `zoo-bench` does.
 
-use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -14,6 +13,7 @@ use zoo_spec::Dtype;
 
 use crate::case::{Case, Pass, Task, queries_to_check};
 use crate::model::{Model, Setup};
+use crate::run::Environment;
 
 crate::words::words! {
     /// What PyTorch is asked for.
@@ -47,7 +47,7 @@ impl Way {
 pub struct PyTorch {
     python: PathBuf,
     scripts: PathBuf,
-    environment: Vec<(String, OsString)>,
+    environment: Environment,
     device: &'static str,
     /// Where inputs are written, one folder a problem; removed at the end.
     inputs: PathBuf,
@@ -74,7 +74,7 @@ impl PyTorch {
     pub fn new(
         python: PathBuf,
         scripts: PathBuf,
-        environment: Vec<(String, OsString)>,
+        environment: Environment,
         device: &'static str,
     ) -> io::Result<Self> {
         // Several may be at work in one process, and each removes its own.
@@ -127,7 +127,7 @@ impl PyTorch {
             .args(["--pass", pass.word()])
             // Nothing is left among the sources.
             .env("PYTHONDONTWRITEBYTECODE", "1")
-            .envs(self.environment.iter().map(|(name, value)| (name, value)));
+            .envs(self.environment.clone());
         Ok(command)
     }
 

@@ -1,5 +1,6 @@
 //! What is written down: a line of JSON about the run, then one as each case ends.
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::case::Pass;
 use crate::machine::Machine;
+use crate::units::{count, time};
 
 /// One line of a results file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -87,6 +89,18 @@ pub struct CaseId {
     pub subject: String,
 }
 
+/// In a line: `flex standard on layer at n = 1,024, train, f32`.
+impl fmt::Display for CaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (backend, subject, problem) = (&self.backend, &self.subject, &self.problem);
+        let (n, pass, dtype) = (count(self.n), self.pass, &self.dtype);
+        write!(
+            f,
+            "{backend} {subject} on {problem} at n = {n}, {pass}, {dtype}"
+        )
+    }
+}
+
 /// One case, measured once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CaseLine {
@@ -145,6 +159,33 @@ pub enum Outcome {
     },
 }
 
+impl Outcome {
+    /// The measurements, if there are any.
+    pub fn measured(&self) -> Option<&Measured> {
+        match self {
+            Self::Measured(measured) => Some(measured),
+            _ => None,
+        }
+    }
+
+    /// What became of the case, in a word or three.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Measured(_) => "measured",
+            Self::Wrong { .. } => "WRONG",
+            Self::TimedOut { .. } => "TIMED OUT",
+            Self::OutOfMemory { .. } => "OUT OF MEMORY",
+            Self::Failed { .. } => "FAILED",
+        }
+    }
+
+    /// The time, or what there is instead of it.
+    pub fn summary(&self) -> String {
+        let time = self.measured().map(|measured| time(measured.median()));
+        time.unwrap_or_else(|| self.word().to_owned())
+    }
+}
+
 /// The measurements of a case that computed the right thing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
@@ -157,6 +198,23 @@ pub struct Measured {
     /// What else was looked at, and found right.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked: Option<String>,
+}
+
+impl Measured {
+    /// The time that `share` of the samples are below, in seconds; NaN of no samples.
+    pub fn quantile(&self, share: f64) -> f64 {
+        let mut sorted = self.seconds.clone();
+        sorted.sort_by(f64::total_cmp);
+        match sorted.len() {
+            0 => f64::NAN,
+            len => sorted[((len - 1) as f64 * share).round() as usize],
+        }
+    }
+
+    /// The median, in seconds.
+    pub fn median(&self) -> f64 {
+        self.quantile(0.5)
+    }
 }
 
 /// The most memory a case took.
@@ -337,58 +395,42 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn run_info() -> RunInfo {
-        RunInfo {
-            started: "2026-01-02T03:04:05Z".to_owned(),
-            command: vec!["cargo".to_owned(), "xtask".to_owned(), "bench".to_owned()],
-            commit: Some("abc".to_owned()),
-            version: "0.1.0".to_owned(),
-            burn: "0.22.1".to_owned(),
-            machine: Machine {
-                cpu: "a processor <of> some & kind".to_owned(),
-                features: vec!["avx2".to_owned()],
-                cores: 2,
-                memory_bytes: Some(1 << 34),
-                system: "linux x86_64".to_owned(),
-            },
-            threads: 2,
-        }
+        let mut run = RunInfo::here("2026-01-02T03:04:05Z".to_owned(), 2);
+        run.machine.cpu = "a processor <of> some & kind".to_owned();
+        run
     }
 
     /// A case that took `milliseconds`, each of them a sample.
     pub(crate) fn line(subject: &str, n: usize, milliseconds: &[f64]) -> CaseLine {
-        CaseLine {
-            id: CaseId {
-                backend: "flex".to_owned(),
-                dtype: "f32".to_owned(),
-                problem: "layer".to_owned(),
-                n,
-                pass: Pass::Forward,
-                subject: subject.to_owned(),
-            },
-            round: 1,
-            work: 1e6 * n as f64,
-            minimum_bytes: 1 << 20,
-            tokens: None,
-            parameters: None,
-            device: Some("a device".to_owned()),
-            body: None,
-            outcome: Outcome::Measured(Measured {
-                seconds: milliseconds.iter().map(|ms| ms / 1e3).collect(),
-                peak: Some(Peak {
-                    bytes: (n * n) as u64,
-                    how: "resident set".to_owned(),
-                }),
-                error: Some(1e-7),
-                checked: None,
-            }),
+        let seconds: Vec<f64> = milliseconds.iter().map(|ms| ms / 1e3).collect();
+        let line = serde_json::json!({
+            "backend": "flex", "dtype": "f32", "problem": "layer", "n": n, "pass": "forward",
+            "subject": subject, "round": 1, "work": 1e6 * n as f64, "minimum_bytes": 1 << 20,
+            "device": "a device",
+            "outcome": { "measured": {
+                "seconds": seconds,
+                "peak": { "bytes": n * n, "how": "resident set" },
+                "error": 1e-7,
+            } },
+        });
+        serde_json::from_value(line).expect("a case")
+    }
+
+    /// A case that is not run.
+    pub(crate) fn skipped(subject: &str, n: usize, reason: &str) -> Skipped {
+        Skipped {
+            problem: "layer".to_owned(),
+            n,
+            pass: Pass::Forward,
+            subject: subject.to_owned(),
+            reason: reason.to_owned(),
         }
     }
 
     #[test]
     fn what_was_written_reads_back_even_if_the_end_was_cut_off() {
-        let folder = std::env::temp_dir().join(format!("zoo-record-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a temporary folder");
-        let path = folder.join(FILE);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join(FILE);
         let mut writer = Writer::create(&path, &run_info()).expect("a new file");
         let mut wrong = line("standard", 512, &[]);
         wrong.outcome = Outcome::Wrong {
@@ -399,13 +441,7 @@ pub(crate) mod tests {
         for case in &cases {
             writer.write(&Line::Case(case.clone())).expect("written");
         }
-        let skipped = Skipped {
-            problem: "layer".to_owned(),
-            n: 512,
-            pass: Pass::Decode,
-            subject: "bigbird".to_owned(),
-            reason: "it cannot".to_owned(),
-        };
+        let skipped = skipped("bigbird", 512, "it cannot");
         let line = Line::Skipped(skipped.clone());
         writer.write(&line).expect("written");
         writer.file.write_all(b"{\"kind\":\"ca").expect("written");
@@ -414,8 +450,7 @@ pub(crate) mod tests {
             Writer::create(&path, &run_info()).is_err(),
             "nothing is overwritten"
         );
-        let results = Results::read(&folder).expect("readable");
-        std::fs::remove_dir_all(&folder).expect("it was created above");
+        let results = Results::read(folder.path()).expect("readable");
         assert_eq!(results.run, run_info());
         assert_eq!(results.cases, cases);
         assert_eq!(results.skipped, [skipped]);
@@ -442,7 +477,8 @@ pub(crate) mod tests {
 
     #[test]
     fn a_file_of_something_else_says_which_line() {
-        let path = std::env::temp_dir().join(format!("zoo-no-record-{}", std::process::id()));
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("other");
         std::fs::write(&path, "{\"kind\":\"other\"}\n").expect("a temporary file");
         let error = Results::read(&path).unwrap_err().to_string();
         std::fs::remove_file(&path).expect("it was created above");

@@ -11,9 +11,9 @@ use zoo_viz::plot::Line;
 
 use crate::findings::{Family, Series, families, findings};
 use crate::plot::{Axis, svg};
-use crate::pool::{Pooled, pool};
-use crate::record::{CaseLine, RunInfo, Skipped};
-use crate::table::{Against, LEGEND, Section, is_number, remarks, sections, skipped_lines};
+use crate::pool::{Pooled, distinct, pool};
+use crate::record::Results;
+use crate::table::{LEGEND, Section, is_number, remarks, sections, skipped_lines};
 use crate::units::bytes;
 
 /// Writes `report.html` and the plots into `folder`, and returns the page's path.
@@ -21,22 +21,16 @@ use crate::units::bytes;
 /// # Errors
 ///
 /// When the disk does not take it.
-pub fn write(
-    folder: &Path,
-    run: &RunInfo,
-    lines: &[CaseLine],
-    skipped: &[Skipped],
-    against: Against<'_>,
-) -> io::Result<PathBuf> {
-    let cases = pool(lines);
+pub fn write(folder: &Path, results: &Results, baseline: Option<&[Pooled]>) -> io::Result<PathBuf> {
+    let cases = pool(&results.cases);
     for family in families(&cases) {
         for (axis, word) in [(Axis::Time, "time"), (Axis::Memory, "memory")] {
-            let path = folder.join(format!("{}-{word}.svg", family.slug));
+            let path = folder.join(format!("{}-{word}.svg", family.title.replace(", ", "-")));
             replace(&path, &plot(&family, axis))?;
         }
     }
     let path = folder.join("report.html");
-    replace(&path, &page(run, &cases, skipped, against))?;
+    replace(&path, &page(results, &cases, baseline))?;
     Ok(path)
 }
 
@@ -65,17 +59,6 @@ fn plot(family: &Family, axis: Axis) -> String {
     svg(&family.title, axis, &lines)
 }
 
-/// Each word once, in the order they come.
-fn distinct<'a>(words: impl Iterator<Item = &'a String>) -> Vec<&'a String> {
-    let mut distinct = Vec::new();
-    for word in words {
-        if !distinct.contains(&word) {
-            distinct.push(word);
-        }
-    }
-    distinct
-}
-
 const STYLE: &str = "
 :root { color-scheme: light dark; --ink: #1a1a1a; --soft: #666; --page: #fff; --line: #ddd; --best: #e3f2e6 }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6e6e6; --soft: #9a9a9a; --page: #16181c; --line: #33363c; --best: #1f3a26 } }
@@ -90,8 +73,9 @@ th { color: var(--soft); font-weight: 600 } .number { text-align: right } .best 
 tr.next td { border-top: 2px solid var(--line) }
 ";
 
-fn page(run: &RunInfo, cases: &[Pooled], skipped: &[Skipped], against: Against<'_>) -> String {
+fn page(results: &Results, cases: &[Pooled], baseline: Option<&[Pooled]>) -> String {
     let mut html = String::new();
+    let run = &results.run;
     let machine = &run.machine;
     let memory = machine
         .memory_bytes
@@ -121,16 +105,17 @@ fn page(run: &RunInfo, cases: &[Pooled], skipped: &[Skipped], against: Against<'
             .unwrap_or_default(),
         command = escape(&run.command.join(" ")),
     );
-    list(&mut html, "Devices", &devices(cases));
+    let devices = cases.iter().filter_map(|case| case.device.as_ref());
+    list(&mut html, "Devices", &distinct(devices));
     let families = families(cases);
     list(&mut html, "What it shows", &findings(&families));
     list(&mut html, "Cases without a time", &remarks(cases));
     list(
         &mut html,
         "Cases that were not run",
-        &skipped_lines(skipped),
+        &skipped_lines(&results.skipped),
     );
-    for section in sections(cases, against) {
+    for section in sections(cases, baseline) {
         let _ = writeln!(html, "<h2>{}</h2>", escape(&section.title));
         for family in families
             .iter()
@@ -153,23 +138,13 @@ fn page(run: &RunInfo, cases: &[Pooled], skipped: &[Skipped], against: Against<'
     html
 }
 
-fn devices(cases: &[Pooled]) -> Vec<String> {
-    let mut devices: Vec<String> = Vec::new();
-    for device in cases.iter().filter_map(|case| case.device.clone()) {
-        if !devices.contains(&device) {
-            devices.push(device);
-        }
-    }
-    devices
-}
-
-fn list(html: &mut String, title: &str, items: &[String]) {
+fn list(html: &mut String, title: &str, items: &[impl AsRef<str>]) {
     if items.is_empty() {
         return;
     }
     let _ = writeln!(html, "<h2>{title}</h2>\n<ul>");
     for item in items {
-        let _ = writeln!(html, "<li>{}</li>", escape(item));
+        let _ = writeln!(html, "<li>{}</li>", escape(item.as_ref()));
     }
     html.push_str("</ul>\n");
 }
@@ -209,29 +184,21 @@ fn table(html: &mut String, section: &Section) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case::Pass;
-    use crate::record::tests::{line, run_info};
+    use crate::record::tests::{line, run_info, skipped};
 
     #[test]
     fn the_page_loads_nothing_and_shows_everything() {
-        let folder = std::env::temp_dir().join(format!("zoo-report-{}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a temporary folder");
-        let mut lines = Vec::new();
-        for n in [256, 512, 1024] {
-            lines.push(line("standard", n, &[n as f64 * 1e-2]));
-        }
-        let skipped = Skipped {
-            problem: "layer".to_owned(),
-            n: 2048,
-            pass: Pass::Forward,
-            subject: "additive".to_owned(),
-            reason: "it takes <too> long".to_owned(),
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let lines = [256, 512, 1024].map(|n| line("standard", n, &[n as f64 * 1e-2]));
+        let skipped = skipped("additive", 2048, "it takes <too> long");
+        let results = Results {
+            run: run_info(),
+            cases: lines.to_vec(),
+            skipped: vec![skipped],
         };
-        let path = write(&folder, &run_info(), &lines, &[skipped], Against::default())
-            .expect("the disk takes it");
+        let path = write(folder.path(), &results, None).expect("the disk takes it");
         let page = fs::read_to_string(&path).expect("it was written");
-        let plots = fs::read_dir(&folder).expect("the folder").count() - 1;
-        fs::remove_dir_all(&folder).expect("it was created above");
+        let plots = fs::read_dir(folder.path()).expect("the folder").count() - 1;
         assert_eq!(plots, 2, "time and memory");
         // The one address in it is the name of SVG's vocabulary, which nobody fetches.
         let addresses = page.replace("http://www.w3.org/2000/svg", "");

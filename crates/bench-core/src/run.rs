@@ -12,7 +12,7 @@ use zoo_spec::Dtype;
 use crate::case::{Case, Task};
 use crate::child::{Limits, watch};
 use crate::fault::Fault;
-use crate::plan::Sampling;
+use crate::plan::{Extent, Sampling};
 use crate::pytorch::{PyTorch, Way};
 use crate::record::{CaseId, CaseLine, Line, Outcome, Report, Writer};
 use crate::rival;
@@ -25,8 +25,11 @@ pub struct Program {
     /// `zoo-bench`.
     pub executable: PathBuf,
     /// What it needs to run.
-    pub environment: Vec<(String, OsString)>,
+    pub environment: Environment,
 }
+
+/// Environment variables of a child process.
+pub type Environment = Vec<(&'static str, OsString)>;
 
 /// Everything that is measured in one run.
 #[derive(Debug)]
@@ -46,8 +49,8 @@ pub struct Comparison {
     pub rounds: usize,
     /// How each process samples.
     pub sampling: Sampling,
-    /// Memory that a case may take; `None` is most of what is available.
-    pub memory_limit: Option<u64>,
+    /// Time and memory that each process may take.
+    pub limits: Limits,
     /// Cases that misbehave on purpose, by their place.
     pub faults: Vec<(usize, Fault)>,
 }
@@ -80,6 +83,28 @@ enum By<'a> {
 }
 
 impl Comparison {
+    /// One round of these cases, in f32 on one thread, with no more samples than there must be.
+    pub fn new(programs: Vec<Program>, cases: Vec<Case>) -> Self {
+        Self {
+            programs,
+            pytorch: None,
+            cases,
+            dtype: Dtype::F32,
+            threads: 1,
+            rounds: 1,
+            sampling: Sampling {
+                warm_up: Duration::ZERO,
+                budget: Duration::from_millis(1),
+                patience: Duration::from_millis(1),
+            },
+            limits: Limits {
+                time: Extent::Quick.timeout(),
+                memory: None,
+            },
+            faults: Vec::new(),
+        }
+    }
+
     /// Measures everything, and writes each case down as it ends. Stops early,
     /// with what is done, when `stop` is set.
     ///
@@ -171,10 +196,6 @@ impl Comparison {
         before: &[CaseLine],
         stop: &AtomicBool,
     ) -> Option<CaseLine> {
-        let limits = Limits {
-            time: self.sampling.timeout,
-            memory: self.memory_limit,
-        };
         let command = match &job.by {
             By::Program(program) => Ok(self.command(program, job)),
             By::PyTorch(pytorch, way) => pytorch.command(job.case, *way, self.dtype),
@@ -182,8 +203,8 @@ impl Comparison {
         let report = match command {
             Ok(mut command) => {
                 self.set_environment(&mut command);
-                command.args(self.sampling_arguments());
-                watch(command, limits, stop)?
+                command.args(self.sampling.arguments());
+                watch(command, self.limits, stop)?
             }
             Err(error) => Report::without_device(Outcome::Failed {
                 message: format!("PyTorch was not run: {error}"),
@@ -220,33 +241,11 @@ impl Comparison {
             .args([what, &job.case.name()])
             .args(["--n", &job.case.n().to_string()])
             .args(["--pass", job.case.pass.word()])
-            .envs(
-                program
-                    .environment
-                    .iter()
-                    .map(|(name, value)| (name, value)),
-            );
+            .envs(program.environment.clone());
         if let Some(fault) = job.fault {
             command.args(["--fault", fault.word()]);
         }
         command
-    }
-
-    fn sampling_arguments(&self) -> Vec<String> {
-        let Sampling {
-            warm_up,
-            budget,
-            patience,
-            timeout: _,
-        } = self.sampling;
-        [
-            ("--warm-up", warm_up),
-            ("--budget", budget),
-            ("--patience", patience),
-        ]
-        .into_iter()
-        .flat_map(|(flag, time)| [flag.to_owned(), time.as_secs_f64().to_string()])
-        .collect()
     }
 
     fn set_environment(&self, command: &mut Command) {
@@ -268,25 +267,19 @@ impl Comparison {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Extent, Selection};
+    use crate::plan::Selection;
 
     fn comparison(rounds: usize) -> Comparison {
+        let program = |backend: &str| Program {
+            backend: backend.to_owned(),
+            executable: "/nowhere/zoo-bench".into(),
+            environment: Vec::new(),
+        };
+        let programs = ["flex", "ndarray"].map(program).to_vec();
+        let cases = Selection::default().cases().expect("cases");
         Comparison {
-            programs: ["flex", "ndarray"]
-                .map(|word| Program {
-                    backend: word.to_owned(),
-                    executable: "/nowhere/zoo-bench".into(),
-                    environment: Vec::new(),
-                })
-                .to_vec(),
-            pytorch: None,
-            cases: Selection::default().cases().expect("cases"),
-            dtype: Dtype::F32,
-            threads: 1,
             rounds,
-            sampling: Extent::Quick.sampling(1),
-            memory_limit: None,
-            faults: Vec::new(),
+            ..Comparison::new(programs, cases)
         }
     }
 
@@ -302,20 +295,13 @@ mod tests {
     }
 
     fn run(comparison: &Comparison, stop: bool) -> (Vec<CaseLine>, Vec<String>) {
-        static COUNT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-        let name = format!(
-            "zoo-run-{}-{}",
-            std::process::id(),
-            COUNT.fetch_add(1, Ordering::Relaxed)
-        );
-        let path = std::env::temp_dir().join(name);
-        let mut writer =
-            Writer::create(&path, &crate::record::tests::run_info()).expect("a new file");
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let run = crate::record::tests::run_info();
+        let mut writer = Writer::create(&folder.path().join("run"), &run).expect("a new file");
         let mut notes = Notes::default();
         let lines = comparison
             .run(&mut writer, &mut notes, &AtomicBool::new(stop))
             .expect("the disk takes it");
-        std::fs::remove_file(&path).expect("it was created above");
         (lines, notes.0)
     }
 

@@ -4,10 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use zoo_bench_core::case::Pass;
-use zoo_bench_core::record::{CaseId, CaseLine, Measured, Outcome, Peak, RunInfo};
+use zoo_bench_core::record::{CaseLine, Outcome, Results, RunInfo};
 use zoo_bench_core::report;
-use zoo_bench_core::table::Against;
 
 fn main() {
     let arguments = Arguments::from_args();
@@ -35,38 +33,22 @@ fn browser() -> Option<PathBuf> {
 }
 
 fn case(backend: &str, subject: &str, n: usize, seconds: f64) -> CaseLine {
-    CaseLine {
-        id: CaseId {
-            backend: backend.to_owned(),
-            dtype: "f32".to_owned(),
-            problem: "layer".to_owned(),
-            n,
-            pass: Pass::Train,
-            subject: subject.to_owned(),
-        },
-        round: 1,
-        work: 1e9,
-        minimum_bytes: 1 << 20,
-        tokens: None,
-        parameters: None,
-        device: Some(format!("{backend} on \"a <device>\" & more")),
-        body: None,
-        outcome: Outcome::Measured(Measured {
-            seconds: vec![seconds, seconds * 1.1],
-            peak: Some(Peak {
-                bytes: (n * n) as u64,
-                how: "resident".to_owned(),
-            }),
-            error: Some(1e-7),
-            checked: None,
-        }),
-    }
+    let line = serde_json::json!({
+        "backend": backend, "dtype": "f32", "problem": "layer", "n": n, "pass": "train",
+        "subject": subject, "round": 1, "work": 1e9, "minimum_bytes": 1 << 20,
+        "device": format!("{backend} on \"a <device>\" & more"),
+        "outcome": { "measured": {
+            "seconds": [seconds, seconds * 1.1],
+            "peak": { "bytes": n * n, "how": "resident" },
+            "error": 1e-7,
+        } },
+    });
+    serde_json::from_value(line).expect("a case")
 }
 
 fn renders(browser: &Path) -> Result<(), Failed> {
-    let folder = std::env::temp_dir().join(format!("zoo-browser-{}", std::process::id()));
-    std::fs::create_dir_all(&folder)?;
-    let run = RunInfo::here("2026-01-02T03:04:05Z".to_owned(), 2);
+    let folder = tempfile::tempdir()?;
+    let folder = folder.path();
     let mut lines = Vec::new();
     for n in [256, 512, 1024, 2048] {
         let n_f = n as f64;
@@ -85,7 +67,12 @@ fn renders(browser: &Path) -> Result<(), Failed> {
         model.parameters = Some(1 << 20);
         lines.push(model);
     }
-    let page = report::write(&folder, &run, &lines, &[], Against::default())?;
+    let results = Results {
+        run: RunInfo::here("2026-01-02T03:04:05Z".to_owned(), 2),
+        cases: lines,
+        skipped: Vec::new(),
+    };
+    let page = report::write(folder, &results, None)?;
 
     let output = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu"])
@@ -98,7 +85,6 @@ fn renders(browser: &Path) -> Result<(), Failed> {
         .output()?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let dom = String::from_utf8_lossy(&output.stdout).into_owned();
-    std::fs::remove_dir_all(&folder)?;
 
     // The browser logs what a page writes to its console with this word.
     if let Some(complaint) = said.lines().find(|line| line.contains("CONSOLE")) {

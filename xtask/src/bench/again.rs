@@ -2,12 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
-use zoo_bench_core::pool::pool;
 use zoo_bench_core::record::Results;
-use zoo_bench_core::report;
-use zoo_bench_core::table::Against;
 
 use super::{Format, answer};
 
@@ -28,31 +25,12 @@ pub(super) struct Again {
 impl Again {
     pub(super) fn run(&self) -> Result<()> {
         let results = Results::read(&self.run)?;
-        let baseline = match &self.baseline {
-            Some(path) => Some(pool(&Results::read(path)?.cases)),
-            None => None,
-        };
-        let against = Against {
-            baseline: baseline.as_deref(),
-        };
         let folder = match self.run.is_dir() {
             true => self.run.as_path(),
             false => self.run.parent().unwrap_or(Path::new(".")),
         };
-        let page = report::write(
-            folder,
-            &results.run,
-            &results.cases,
-            &results.skipped,
-            against,
-        )
-        .with_context(|| format!("cannot write the report into {}", folder.display()))?;
-        answer::show(
-            self.format,
-            &pool(&results.cases),
-            &results.skipped,
-            against,
-        )?;
+        let baseline = answer::baseline(self.baseline.as_deref())?;
+        let page = answer::show(self.format, folder, &results, baseline.as_deref())?;
         eprintln!("report:  {}", page.display());
         Ok(())
     }

@@ -1,113 +1,95 @@
 //! What a run comes to, printed.
 
-use std::io::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use zoo_bench_core::findings::{families, findings};
-use zoo_bench_core::pool::{Pool, Pooled};
-use zoo_bench_core::record::Skipped;
-use zoo_bench_core::table::{self, Against};
-use zoo_bench_core::units;
+use zoo_bench_core::pool::{Pooled, distinct, group, pool};
+use zoo_bench_core::record::{Outcome, Results, Skipped};
+use zoo_bench_core::table;
+use zoo_bench_core::{report, units};
 
 use super::Format;
 
-/// Prints the tables or the numbers of a run, what they show, and what went wrong.
+/// The cases of an earlier run, if one is named.
+pub(super) fn baseline(path: Option<&Path>) -> Result<Option<Vec<Pooled>>> {
+    let results = path.map(Results::read).transpose()?;
+    Ok(results.map(|results| pool(&results.cases)))
+}
+
+/// Writes the report of a run into its folder, and prints its tables or numbers, what they show,
+/// and what went wrong. Returns the report's path.
 pub(super) fn show(
     format: Format,
-    cases: &[Pooled],
-    skipped: &[Skipped],
-    against: Against<'_>,
-) -> Result<()> {
-    let sections = table::sections(cases, against);
+    folder: &Path,
+    results: &Results,
+    baseline: Option<&[Pooled]>,
+) -> Result<PathBuf> {
+    let page = report::write(folder, results, baseline)
+        .with_context(|| format!("cannot write the report into {}", folder.display()))?;
+    let (cases, skipped) = (pool(&results.cases), &results.skipped);
+    let sections = table::sections(&cases, baseline);
     let mut text = match format {
-        Format::Table => devices(cases) + &table::terminal(&sections, terminal_width()),
+        Format::Table => devices(&cases) + &table::terminal(&sections, terminal_width()),
         Format::Markdown => table::markdown(&sections),
-        Format::Json => serde_json::to_string_pretty(&summary(cases, skipped))? + "\n",
+        Format::Json => serde_json::to_string_pretty(&summary(&cases, skipped))? + "\n",
     };
     if format != Format::Json {
-        let findings = findings(&families(cases));
-        let remarks = table::remarks(cases);
+        let findings = findings(&families(&cases));
+        let remarks = table::remarks(&cases);
         let skipped = table::skipped_lines(skipped);
         for line in findings.iter().chain(&remarks).chain(&skipped) {
-            text.push_str(line);
-            text.push('\n');
+            let _ = writeln!(text, "{line}");
         }
-        if format == Format::Table {
-            text.push_str(table::LEGEND);
-            text.push('\n');
-        }
+    }
+    if format == Format::Table {
+        let _ = writeln!(text, "{}", table::LEGEND);
     }
     // A reader that has seen enough (`| head`) is no failure of ours.
     let _ = std::io::stdout().write_all(text.as_bytes());
-    Ok(())
+    Ok(page)
 }
 
-/// What computes which mechanisms, for each backend.
-fn bodies(cases: &[Pooled]) -> Vec<(&str, &str, Vec<&str>)> {
-    let mut bodies: Vec<(&str, &str, Vec<&str>)> = Vec::new();
-    for case in cases {
-        let Some(body) = &case.body else { continue };
-        let (backend, mechanism) = (case.id.backend.as_str(), case.id.subject.as_str());
-        let found = bodies
-            .iter_mut()
-            .find(|(other, by, _)| *other == backend && by == body);
-        match found {
-            Some((.., mechanisms)) if mechanisms.contains(&mechanism) => {}
-            Some((.., mechanisms)) => mechanisms.push(mechanism),
-            None => bodies.push((backend, body, vec![mechanism])),
-        }
-    }
-    bodies
-}
-
+/// On what, by what and how fast it was computed, and how large the models are.
 fn devices(cases: &[Pooled]) -> String {
     let mut text = String::new();
-    for device in cases.iter().filter_map(|case| case.device.as_ref()) {
-        let line = format!("device: {device}\n");
-        if !text.contains(&line) {
-            text.push_str(&line);
-        }
+    for device in distinct(cases.iter().filter_map(|case| case.device.as_ref())) {
+        let _ = writeln!(text, "device: {device}");
     }
-    for (backend, body, mechanisms) in bodies(cases) {
+    let bodies = cases
+        .iter()
+        .filter_map(|case| Some((case, case.body.as_ref()?)));
+    for ((backend, body), cases) in group(bodies, |(case, body)| (&case.id.backend, *body)) {
+        let mechanisms = distinct(cases.iter().map(|(case, _)| case.id.subject.as_str()));
         let mechanisms = mechanisms.join(", ");
-        text.push_str(&format!(
-            "body: {backend} computes {mechanisms} by {body}\n"
-        ));
+        let _ = writeln!(text, "body: {backend} computes {mechanisms} by {body}");
     }
-    for case in cases.iter().filter(|case| case.id.subject == "matmul") {
+    for case in cases.iter().filter(|case| case.is_matmul()) {
         if let Some(rate) = case.rate() {
             let (n, backend) = (units::count(case.id.n), &case.id.backend);
             let rate = units::three_digits(rate / 1e9);
-            text.push_str(&format!(
-                "matmul: {backend} multiplies {n} x {n} at {rate} GFLOP/s\n"
-            ));
+            let _ = writeln!(
+                text,
+                "matmul: {backend} multiplies {n} x {n} at {rate} GFLOP/s"
+            );
         }
     }
-    for (model, parameters) in parameters(cases) {
+    let ours = cases.iter().filter(|case| case.id.backend != "pytorch");
+    let models = ours.filter_map(|case| {
+        let parameters = case.parameters?;
+        Some((&case.id.problem, &case.id.subject, parameters))
+    });
+    for (model, attention, parameters) in distinct(models) {
         let parameters = units::count(parameters as usize);
-        text.push_str(&format!("model: {model} has {parameters} parameters\n"));
+        let _ = writeln!(
+            text,
+            "model: {model} with {attention} has {parameters} parameters"
+        );
     }
     text.push('\n');
     text
-}
-
-/// How large each model is that was measured.
-fn parameters(cases: &[Pooled]) -> Vec<(String, u64)> {
-    let mut models = Vec::new();
-    let ours = cases.iter().filter(|case| case.id.backend != "pytorch");
-    for case in ours {
-        let Some(parameters) = case.parameters else {
-            continue;
-        };
-        let model = (
-            format!("{} with {}", case.id.problem, case.id.subject),
-            parameters,
-        );
-        if !models.contains(&model) {
-            models.push(model);
-        }
-    }
-    models
 }
 
 /// The cases as JSON: what the table shows, as numbers; those that were not run have a reason in
@@ -121,19 +103,19 @@ fn summary(cases: &[Pooled], skipped: &[Skipped]) -> Vec<serde_json::Value> {
             "minimum_bytes": case.minimum_bytes,
             "parameters": case.parameters,
         });
-        value["result"] = match &case.result {
-            Pool::Samples(samples) => serde_json::json!({
+        value["result"] = match &case.outcome {
+            Outcome::Measured(samples) => serde_json::json!({
                 "median": samples.median(),
                 "p10": samples.quantile(0.1),
                 "p90": samples.quantile(0.9),
-                "samples": samples.count(),
+                "samples": samples.seconds.len(),
                 "flops_per_second": case.rate(),
                 "tokens_per_second": case.tokens_per_second(),
                 "peak": samples.peak,
                 "error": samples.error,
                 "checked": samples.checked,
             }),
-            Pool::Without(outcome) => serde_json::json!({ "outcome": outcome }),
+            outcome => serde_json::json!({ "outcome": outcome }),
         };
         value
     };

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use zoo_bench_core::case::Pass;
-use zoo_bench_core::model::{Model, Setup, Shape, Size};
+use zoo_bench_core::model::{Model, Setup, Size};
 use zoo_bench_core::plan::Suite;
 use zoo_oracle::{Problem, catalogue, only_measured};
 use zoo_spec::{Backend, Dtype, Mechanism};
@@ -20,45 +20,25 @@ pub(super) fn everything() -> String {
             let _ = writeln!(text, "{}", line.trim_end());
         }
     };
-    let words = |words: &[&str]| {
+    let words = |words: &[&str]| -> Vec<(String, String)> {
         let entry = |word: &&str| ((*word).to_owned(), String::new());
-        words.iter().map(entry).collect::<Vec<_>>()
+        words.iter().map(entry).collect()
     };
-    let entry = |word: &str, meaning: &str| (word.to_owned(), meaning.to_owned());
 
     group("--backend", words(&Backend::ALL.map(Backend::word)));
-    group(
-        "--suite",
-        Suite::ALL
-            .map(|suite| entry(suite.word(), suite.summary()))
-            .to_vec(),
-    );
-    group(
-        "--mechanism",
-        Mechanism::ALL
-            .map(|mechanism| entry(mechanism.word(), &meaning(mechanism)))
-            .to_vec(),
-    );
-    let problems: Vec<_> = catalogue().into_iter().chain(only_measured()).collect();
-    group(
-        "--problem",
-        problems
-            .iter()
-            .map(|problem| (problem.name.to_owned(), sizes(problem)))
-            .collect(),
-    );
-    group(
-        "--model",
-        Model::ALL
-            .into_iter()
-            .flat_map(|model| Size::ALL.map(|size| Setup::new(model, size)))
-            .map(|setup| (setup.name(), model_sizes(&setup)))
-            .collect(),
-    );
-    group(
-        "--pass",
-        words(&[&Pass::ALL.map(Pass::word)[..], &["both"]].concat()),
-    );
+    let suite = |suite: Suite| (suite.to_string(), suite.summary().to_owned());
+    group("--suite", Suite::ALL.map(suite).to_vec());
+    let mechanism = |mechanism: Mechanism| (mechanism.to_string(), meaning(mechanism));
+    group("--mechanism", Mechanism::ALL.map(mechanism).to_vec());
+    let problems = catalogue().into_iter().chain(only_measured());
+    let problem = |problem: Problem| (problem.name.to_owned(), sizes(&problem));
+    group("--problem", problems.map(problem).collect());
+    let setups = |model| Size::ALL.map(|size| Setup::new(model, size));
+    let models = Model::ALL.into_iter().flat_map(setups);
+    let model = |setup: Setup| (setup.name(), model_sizes(&setup));
+    group("--model", models.map(model).collect());
+    let passes = [&Pass::ALL.map(Pass::word)[..], &["both"]].concat();
+    group("--pass", words(&passes));
     group("--dtype", words(&Dtype::ALL.map(Dtype::word)));
     group("--vs", words(&["pytorch"]));
     text
@@ -100,37 +80,27 @@ fn sizes(problem: &Problem) -> String {
 
 fn model_sizes(setup: &Setup) -> String {
     let Setup {
+        model,
         batch,
         n,
         vocabulary,
+        d_model,
+        d_hidden,
+        sentences,
+        heads,
+        layers,
         ..
     } = setup;
-    let shape = match &setup.shape {
-        Shape::Documents {
-            embedding,
-            hidden,
-            sentences,
-            ..
-        } => format!("{sentences} sentences, embedding {embedding}, hidden {hidden}"),
-        Shape::Recurrent { embedding, hidden } => {
-            format!("embedding {embedding}, hidden {hidden}")
-        }
-        Shape::Layers {
-            d_model,
-            heads,
-            d_hidden,
-            layers,
-            ..
-        } => {
-            let layers = match (setup.model, layers) {
-                (Model::Transformer, _) => format!("{layers} + {layers} layers"),
-                (_, 1) => "one layer".to_owned(),
-                _ => format!("{layers} layers"),
-            };
-            format!("{layers}, d_model {d_model}, {heads} heads, d_hidden {d_hidden}")
-        }
+    let recurrent = format!("embedding {d_model}, hidden {d_hidden}");
+    let attention = format!("d_model {d_model}, {heads} heads, d_hidden {d_hidden}");
+    let shape = match (model, layers) {
+        (Model::Han, _) => format!("{sentences} sentences, {recurrent}"),
+        (Model::Seq2Seq, _) => recurrent,
+        (Model::Transformer, _) => format!("{layers} + {layers} layers, {attention}"),
+        (_, 1) => format!("one layer, {attention}"),
+        _ => format!("{layers} layers, {attention}"),
     };
-    let passes = setup.model.usual_passes().iter().map(|pass| pass.word());
+    let passes = model.usual_passes().iter().map(|pass| pass.word());
     let passes: Vec<&str> = passes.collect();
     format!(
         "batch {batch}, n {n}, {vocabulary} tokens, {shape}; {}",

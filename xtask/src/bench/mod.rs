@@ -9,7 +9,6 @@ mod programs;
 mod progress;
 mod pytorch;
 
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -18,15 +17,14 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Subcommand, ValueEnum};
-use zoo_bench_core::case::{Pass, count, length};
-use zoo_bench_core::model::ModelName;
-use zoo_bench_core::plan::{Extent, Plan, Selection, Suite};
-use zoo_bench_core::pool::{Pool, Pooled, pool};
+use zoo_bench_core::case::count;
+use zoo_bench_core::child::Limits;
+use zoo_bench_core::plan::{Extent, Plan, Selection};
+use zoo_bench_core::pool::{Pooled, pool};
 use zoo_bench_core::record::{FILE, Line, Outcome, Results, RunInfo, Writer};
 use zoo_bench_core::run::Comparison;
-use zoo_bench_core::table::{self, Against};
-use zoo_bench_core::{report, rival};
-use zoo_spec::{Dtype, Mechanism};
+use zoo_bench_core::{rival, table};
+use zoo_spec::Dtype;
 
 use crate::backends::Backends;
 use crate::places;
@@ -54,29 +52,8 @@ struct Measure {
     #[command(flatten)]
     backends: Backends,
 
-    /// attention, decode, models or all
-    #[arg(long, default_value_t)]
-    suite: Suite,
-
-    /// Mechanisms, with commas; all unless named, and in a model its usual one
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    mechanism: Vec<Mechanism>,
-
-    /// Problems of the catalogue instead of a suite, with commas
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    problem: Vec<String>,
-
-    /// Models instead of a suite, with commas: gpt, gpt-base
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    model: Vec<ModelName>,
-
-    /// Lengths to measure at, with commas
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = length)]
-    seq: Vec<NonZeroUsize>,
-
-    /// What is measured of each
-    #[arg(long, value_enum, default_value_t)]
-    pass: Passes,
+    #[command(flatten)]
+    selection: Selection,
 
     /// The number type: f32, f16 or bf16
     #[arg(long, default_value_t)]
@@ -84,7 +61,7 @@ struct Measure {
 
     /// Threads each side may use; all cores unless said otherwise
     #[arg(long, value_name = "N", value_parser = |text: &str| count(text, 4096))]
-    threads: Option<NonZeroUsize>,
+    threads: Option<usize>,
 
     /// Two lengths or small models, within two minutes (the default)
     #[arg(long, conflicts_with = "full")]
@@ -116,11 +93,11 @@ struct Measure {
 
     /// How often each case is started; 2, or 3 with --vs
     #[arg(long, value_name = "N", value_parser = |text: &str| count(text, 1000))]
-    rounds: Option<NonZeroUsize>,
+    rounds: Option<usize>,
 
     /// Seconds after which a case is given up; 60, or 600 with --full
     #[arg(long, value_name = "SECONDS", value_parser = |text: &str| count(text, 1_000_000_000))]
-    timeout: Option<NonZeroUsize>,
+    timeout: Option<usize>,
 
     /// GiB a case may take; nine tenths of what is free unless said otherwise
     #[arg(long, value_name = "GIB")]
@@ -129,20 +106,6 @@ struct Measure {
     /// Measure with a zoo-bench that was built elsewhere, for machines without Rust
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-enum Passes {
-    Forward,
-    Train,
-    /// One place more, with what is kept of those before
-    Decode,
-    /// Token after token, by a model
-    Generate,
-    /// Those of each problem: forward and train, or decode; of each model: train, and
-    /// generate or forward
-    #[default]
-    Both,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -175,11 +138,12 @@ impl Bench {
 impl Measure {
     fn run(&self) -> Result<()> {
         // Everything a person can get wrong, before anything slow.
-        let Plan { cases, mut skipped } = self.selection().plan()?;
-        let baseline = match &self.baseline {
-            Some(path) => Some(pool(&Results::read(path)?.cases)),
-            None => None,
+        let selection = Selection {
+            extent: self.extent(),
+            ..self.selection.clone()
         };
+        let Plan { cases, mut skipped } = selection.plan()?;
+        let baseline = answer::baseline(self.baseline.as_deref())?;
         if let Some(limit) = self.memory_limit {
             ensure!(limit > 0.0, "--memory-limit is {limit}: it must be above 0");
         }
@@ -199,16 +163,16 @@ impl Measure {
         };
         let sides = programs.len();
         let rounds = match (self.rounds, self.vs) {
-            (Some(rounds), _) => rounds.get(),
+            (Some(rounds), _) => rounds,
             (None, Some(_)) => 3,
             // One of each of many is what a quick run has time for.
             (None, None) if self.extent() == Extent::Quick && cases.len() * sides > 40 => 1,
             (None, None) => 2,
         };
-        let mut sampling = self.extent().sampling(cases.len() * sides * rounds);
-        if let Some(seconds) = self.timeout {
-            sampling.timeout = Duration::from_secs(seconds.get() as u64);
-        }
+        let sampling = self.extent().sampling(cases.len() * sides * rounds);
+        let timeout = self
+            .timeout
+            .map(|seconds| Duration::from_secs(seconds as u64));
         let comparison = Comparison {
             programs,
             pytorch,
@@ -217,19 +181,22 @@ impl Measure {
             threads: self.threads(),
             rounds,
             sampling,
-            memory_limit: self
-                .memory_limit
-                .map(|gib| (gib * f64::from(1 << 30)) as u64),
+            limits: Limits {
+                time: timeout.unwrap_or(self.extent().timeout()),
+                memory: self
+                    .memory_limit
+                    .map(|gib| (gib * f64::from(1 << 30)) as u64),
+            },
             faults: Vec::new(),
         };
         let run = self.run_info(started);
-        let results = folder.join(FILE);
-        let mut writer = Writer::create(&results, &run)
-            .with_context(|| format!("cannot write {}", results.display()))?;
+        let file = folder.join(FILE);
+        let mut writer = Writer::create(&file, &run)
+            .with_context(|| format!("cannot write {}", file.display()))?;
         for case in &skipped {
             writer
                 .write(&Line::Skipped(case.clone()))
-                .with_context(|| format!("cannot write {}", results.display()))?;
+                .with_context(|| format!("cannot write {}", file.display()))?;
         }
 
         // The first Ctrl-C ends the case, not the program: what is done is shown.
@@ -242,43 +209,24 @@ impl Measure {
         })
         .context("cannot watch for Ctrl-C")?;
         let mut progress = progress::Progress::new();
-        let lines = comparison
+        let cases = comparison
             .run(&mut writer, &mut progress, &stop)
-            .with_context(|| format!("cannot write {}", results.display()))?;
+            .with_context(|| format!("cannot write {}", file.display()))?;
         progress.finish();
 
-        let against = Against {
-            baseline: baseline.as_deref(),
+        let results = Results {
+            run,
+            cases,
+            skipped,
         };
-        let page = report::write(&folder, &run, &lines, &skipped, against)
-            .with_context(|| format!("cannot write the report into {}", folder.display()))?;
-        let cases = pool(&lines);
-        answer::show(self.format, &cases, &skipped, against)?;
-        eprintln!("results: {}", results.display());
+        let page = answer::show(self.format, &folder, &results, baseline.as_deref())?;
+        eprintln!("results: {}", file.display());
         eprintln!("report:  {}", page.display());
         if stop.load(Ordering::Relaxed) {
             eprintln!("stopped early: what was done is kept");
             std::process::exit(130);
         }
-        verdict(&cases)
-    }
-
-    fn selection(&self) -> Selection {
-        Selection {
-            suite: self.suite,
-            mechanisms: self.mechanism.clone(),
-            problems: self.problem.clone(),
-            models: self.model.clone(),
-            lengths: self.seq.iter().map(|n| n.get()).collect(),
-            passes: match self.pass {
-                Passes::Forward => vec![Pass::Forward],
-                Passes::Train => vec![Pass::Train],
-                Passes::Decode => vec![Pass::Decode],
-                Passes::Generate => vec![Pass::Generate],
-                Passes::Both => vec![],
-            },
-            extent: self.extent(),
-        }
+        verdict(&pool(&results.cases))
     }
 
     fn extent(&self) -> Extent {
@@ -291,7 +239,7 @@ impl Measure {
 
     fn threads(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.threads.map_or_else(cores, NonZeroUsize::get)
+        self.threads.unwrap_or_else(cores)
     }
 
     /// The folder for this run, created; never one that holds results already.
@@ -335,12 +283,9 @@ impl Measure {
 
 /// Too little memory or time is an answer. A wrong result or a crash is a defect.
 fn verdict(cases: &[Pooled]) -> Result<()> {
-    let defects = cases.iter().filter(|case| {
-        matches!(
-            case.result,
-            Pool::Without(Outcome::Wrong { .. } | Outcome::Failed { .. })
-        )
-    });
+    let defects = cases
+        .iter()
+        .filter(|case| matches!(case.outcome, Outcome::Wrong { .. } | Outcome::Failed { .. }));
     match defects.count() {
         0 => Ok(()),
         1 => bail!("one case is wrong or failed; the lines above say how"),

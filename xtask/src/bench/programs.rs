@@ -1,6 +1,5 @@
 //! A measuring program for each backend, built with that backend alone.
 
-use std::ffi::OsString;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
@@ -17,7 +16,7 @@ const PROGRAM: &str = "zoo-bench";
 pub(super) fn provide(backends: &Backends, prebuilt: Option<&Path>) -> Result<Vec<Program>> {
     let provide = |&word: &BackendWord| {
         let backend = backends.only(word);
-        match prebuilt {
+        let (executable, environment) = match prebuilt {
             Some(file) => {
                 ensure!(
                     file.is_file(),
@@ -27,31 +26,19 @@ pub(super) fn provide(backends: &Backends, prebuilt: Option<&Path>) -> Result<Ve
                     backend.features().join(",")
                 );
                 // What its libraries need is the business of whoever built it.
-                Ok((word, file.to_owned(), Environment::default()))
+                (file.to_owned(), Environment::default())
             }
             None => {
                 let environment = backend.prepare()?;
                 let program = program::provide(PROGRAM, &backend, &environment)?;
-                Ok((word, program, environment))
+                (program, environment)
             }
-        }
-    };
-    backends
-        .words()
-        .iter()
-        .map(provide)
-        .map(|provided| {
-            let (word, executable, environment) = provided?;
-            Ok(Program {
-                backend: word.to_string(),
-                executable,
-                environment: named(environment),
-            })
+        };
+        Ok(Program {
+            backend: word.to_string(),
+            executable,
+            environment,
         })
-        .collect()
-}
-
-pub(super) fn named(environment: Environment) -> Vec<(String, OsString)> {
-    let owned = |(name, value): (&str, OsString)| (name.to_owned(), value);
-    environment.into_iter().map(owned).collect()
+    };
+    backends.words().iter().map(provide).collect()
 }

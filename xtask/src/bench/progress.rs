@@ -3,15 +3,12 @@
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use zoo_bench_core::record::{CaseId, CaseLine, Outcome};
+use zoo_bench_core::record::{CaseId, CaseLine};
 use zoo_bench_core::run::Watcher;
-use zoo_bench_core::{pool, table, units};
 
 /// The bar, or the lines in its place.
 pub(super) struct Progress {
     bar: ProgressBar,
-    done: usize,
-    total: usize,
 }
 
 impl Progress {
@@ -21,11 +18,7 @@ impl Progress {
         let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}")
             .unwrap_or_else(|_| ProgressStyle::default_bar());
         bar.set_style(style);
-        Self {
-            bar,
-            done: 0,
-            total: 0,
-        }
+        Self { bar }
     }
 
     pub(super) fn finish(self) {
@@ -35,7 +28,6 @@ impl Progress {
 
 impl Watcher for Progress {
     fn begins(&mut self, id: &CaseId, done: usize, total: usize, left: Option<Duration>) {
-        (self.done, self.total) = (done, total);
         self.bar.set_length(total as u64);
         self.bar.set_position(done as u64);
         let left = match left {
@@ -45,22 +37,19 @@ impl Watcher for Progress {
             Some(left) => format!("{} s left", left.as_secs() + 1),
             None => "starting".to_owned(),
         };
-        self.bar.set_message(format!("{left}  {}", table::name(id)));
+        self.bar.set_message(format!("{left}  {id}"));
     }
 
     fn ended(&mut self, line: &CaseLine) {
-        let outcome = match &line.outcome {
-            Outcome::Measured(measured) => {
-                units::time(pool::median(measured.seconds.iter().copied()))
-            }
-            other => table::word(other).to_owned(),
-        };
+        let outcome = line.outcome.summary();
         if self.bar.is_hidden() {
-            let (at, of) = (self.done + 1, self.total);
-            eprintln!("[{at}/{of}] {}: {outcome}", table::name(&line.id));
-        } else if !matches!(line.outcome, Outcome::Measured(_)) {
-            self.bar
-                .println(format!("{}: {outcome}", table::name(&line.id)));
+            let (at, of) = (
+                self.bar.position() + 1,
+                self.bar.length().unwrap_or_default(),
+            );
+            eprintln!("[{at}/{of}] {}: {outcome}", line.id);
+        } else if line.outcome.measured().is_none() {
+            self.bar.println(format!("{}: {outcome}", line.id));
         }
     }
 }

@@ -6,7 +6,6 @@ use anyhow::{Context, Result, ensure};
 use zoo_bench_core::pytorch::PyTorch;
 use zoo_spec::{Backend, BackendWord};
 
-use super::programs::named;
 use crate::{libtorch, places};
 
 /// PyTorch, installed first if there is none, on the kind of device that
@@ -20,9 +19,9 @@ pub(super) fn provide(words: &[BackendWord]) -> Result<PyTorch> {
         found.folder.display()
     );
     let python = libtorch::python().context("--vs pytorch needs Python 3.10 or newer")?;
-    let mut environment = named(found.environment());
+    let mut environment = found.environment();
     if let Some(packages) = found.folder.parent() {
-        environment.push(("PYTHONPATH".to_owned(), packages.into()));
+        environment.push(("PYTHONPATH", packages.into()));
     }
     let on_gpu = |word: &BackendWord| {
         matches!(

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use zoo_spec::{Mechanism, UnknownWord};
 
-pub use self::setup::{Setup, Shape, WrongLength};
+pub use self::setup::{Setup, WrongLength};
 use crate::case::Pass;
 use crate::words::words;
 

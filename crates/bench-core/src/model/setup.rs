@@ -11,6 +11,8 @@ use super::{Model, ModelName, Size};
 use crate::case::{Case, Pass};
 
 /// A model at one size, on one batch of sequences without padding.
+///
+/// A size that a model does not have is 0.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Setup {
     /// Which model.
@@ -23,48 +25,21 @@ pub struct Setup {
     pub n: usize,
     /// Tokens there are.
     pub vocabulary: usize,
-    /// What else there is to say of its size.
-    #[serde(flatten)]
-    pub shape: Shape,
-}
-
-/// The sizes that not all models have.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(untagged)]
-pub enum Shape {
-    /// Of a model of recurrent layers over words, then sentences.
-    Documents {
-        /// Numbers of a word.
-        embedding: usize,
-        /// Numbers that a recurrent layer keeps, in either direction.
-        hidden: usize,
-        /// Numbers that places are compared by.
-        attention: usize,
-        /// Sentences of a document; `n` is the words of all of them.
-        sentences: usize,
-        /// Classes.
-        classes: usize,
-    },
-    /// Of a recurrent encoder and decoder.
-    Recurrent {
-        /// Numbers of a token.
-        embedding: usize,
-        /// Numbers that a recurrent layer keeps.
-        hidden: usize,
-    },
-    /// Of a stack of attention layers.
-    Layers {
-        /// Numbers of a place.
-        d_model: usize,
-        /// Attention heads.
-        heads: usize,
-        /// Numbers between the two matrices of a feed-forward layer.
-        d_hidden: usize,
-        /// Layers; of an encoder and a decoder, as many each.
-        layers: usize,
-        /// Classes, of a classifier.
-        classes: usize,
-    },
+    /// Numbers of a token, and in attention layers of a place.
+    pub d_model: usize,
+    /// Numbers that a recurrent layer keeps, in either direction, or between the two matrices of
+    /// a feed-forward layer.
+    pub d_hidden: usize,
+    /// Numbers that places of a document are compared by.
+    pub d_attention: usize,
+    /// Sentences of a document, whose words `n` counts together; 1 of other sequences.
+    pub sentences: usize,
+    /// Attention heads.
+    pub heads: usize,
+    /// Attention layers; of an encoder and a decoder, as many each.
+    pub layers: usize,
+    /// Classes.
+    pub classes: usize,
 }
 
 /// A length that a model's sequences cannot have.
@@ -85,34 +60,72 @@ pub struct WrongLength {
 impl Setup {
     /// A model at a size.
     pub fn new(model: Model, size: Size) -> Self {
-        let [batch, n, vocabulary] = match (model, size) {
-            (_, Size::Tiny) => [2, 8, 50],
-            (Model::Han, Size::Small) => [16, 128, 8000],
-            (Model::Transformer, Size::Small) => [8, 32, 8000],
-            (Model::Seq2Seq, Size::Small) => [16, 24, 8000],
-            (Model::Gpt, Size::Small) => [4, 64, 8000],
-            (Model::Classifier, Size::Small) => [4, 256, 8000],
-            // han-reviews: 32 documents of about 30 sentences of 24 words.
-            (Model::Han, Size::Config) => [32, 720, 12_000],
-            // transformer-multi30k: 4,096 tokens on either side, with the padding.
-            (Model::Transformer, Size::Config) => [204, 20, 10_000],
-            // seq2seq-dates, gpt-shakespeare-cpu, classifier-listops.
-            (Model::Seq2Seq, Size::Config) => [64, 16, 64],
-            (Model::Gpt, Size::Config) => [12, 64, 69],
-            (Model::Classifier, Size::Config) => [64, 16, 24],
-            (Model::Han, Size::Base) => [64, 512, 30_000],
-            (Model::Transformer, Size::Base) => [8, 64, 32_000],
-            (Model::Seq2Seq, Size::Base) => [32, 32, 16_000],
-            (Model::Gpt, Size::Base) => [1, 256, 50_257],
-            (Model::Classifier, Size::Base) => [2, 2048, 30_000],
+        let documents = |d_model, d_hidden, d_attention, sentences, classes| {
+            [d_model, d_hidden, d_attention, sentences, 0, 0, classes]
         };
+        let recurrent = |d_model, d_hidden| [d_model, d_hidden, 0, 1, 0, 0, 0];
+        let layers = |d_model, heads, d_hidden, layers, classes| {
+            [d_model, d_hidden, 0, 1, heads, layers, classes]
+        };
+        // Batch, places and tokens; then the sizes of recurrent layers over words and sentences,
+        // of a recurrent encoder and decoder, or of a stack of attention layers.
+        let (batch, sizes) = match (model, size) {
+            (Model::Han, Size::Tiny) => ([2, 8, 50], documents(8, 4, 8, 2, 3)),
+            // The paper's: words of 200 numbers, 50 of them kept either way.
+            (Model::Han, Size::Small) => ([16, 128, 8000], documents(200, 50, 100, 8, 5)),
+            // han-reviews: 32 documents of about 30 sentences of 24 words.
+            (Model::Han, Size::Config) => ([32, 720, 12_000], documents(200, 50, 100, 30, 2)),
+            (Model::Han, Size::Base) => ([64, 512, 30_000], documents(200, 50, 100, 16, 5)),
+
+            (Model::Seq2Seq, Size::Tiny) => ([2, 8, 50], recurrent(8, 8)),
+            (Model::Seq2Seq, Size::Small) => ([16, 24, 8000], recurrent(128, 256)),
+            // seq2seq-dates.
+            (Model::Seq2Seq, Size::Config) => ([64, 16, 64], recurrent(64, 128)),
+            (Model::Seq2Seq, Size::Base) => ([32, 32, 16_000], recurrent(512, 512)),
+
+            (Model::Transformer, Size::Tiny) => ([2, 8, 50], layers(16, 2, 32, 1, 0)),
+            (Model::Transformer, Size::Small) => ([8, 32, 8000], layers(256, 4, 1024, 2, 0)),
+            // transformer-multi30k: 4,096 tokens on either side, with the padding.
+            (Model::Transformer, Size::Config) => ([204, 20, 10_000], layers(128, 4, 256, 4, 0)),
+            // The paper's base model.
+            (Model::Transformer, Size::Base) => ([8, 64, 32_000], layers(512, 8, 2048, 6, 0)),
+
+            (Model::Gpt, Size::Tiny) => ([2, 8, 50], layers(16, 2, 32, 1, 0)),
+            (Model::Gpt, Size::Small) => ([4, 64, 8000], layers(256, 4, 1024, 4, 0)),
+            // gpt-shakespeare-cpu.
+            (Model::Gpt, Size::Config) => ([12, 64, 69], layers(128, 4, 512, 4, 0)),
+            // GPT-2's smallest.
+            (Model::Gpt, Size::Base) => ([1, 256, 50_257], layers(768, 12, 3072, 12, 0)),
+
+            (Model::Classifier, Size::Tiny) => ([2, 8, 50], layers(16, 2, 32, 1, 3)),
+            (Model::Classifier, Size::Small) => ([4, 256, 8000], layers(256, 4, 1024, 2, 5)),
+            // classifier-listops.
+            (Model::Classifier, Size::Config) => ([64, 16, 24], layers(64, 4, 256, 3, 10)),
+            (Model::Classifier, Size::Base) => ([2, 2048, 30_000], layers(256, 4, 1024, 4, 5)),
+        };
+        let [batch, n, vocabulary] = batch;
+        let [
+            d_model,
+            d_hidden,
+            d_attention,
+            sentences,
+            heads,
+            layers,
+            classes,
+        ] = sizes;
         Self {
             model,
             size,
             batch,
             n,
             vocabulary,
-            shape: shape(model, size),
+            d_model,
+            d_hidden,
+            d_attention,
+            sentences,
+            heads,
+            layers,
+            classes,
         }
     }
 
@@ -122,11 +135,10 @@ impl Setup {
     ///
     /// [`WrongLength`] if it cannot have that.
     pub fn at_length(self, n: usize) -> Result<Self, WrongLength> {
-        let step = match self.shape {
-            Shape::Documents { sentences, .. } => sentences,
+        let step = match self.model {
             // Half of a text is written by the model that reads the other half.
-            Shape::Layers { .. } if self.model == Model::Gpt => 2,
-            _ => 1,
+            Model::Gpt => 2,
+            _ => self.sentences,
         };
         if n > 0 && n.is_multiple_of(step) {
             return Ok(Self { n, ..self });
@@ -188,7 +200,7 @@ impl Setup {
             let words: Vec<&str> = others.iter().map(|other| other.word()).collect();
             return Some(format!("its attention is {}", words.join(" or ")));
         }
-        let in_layers = matches!(self.shape, Shape::Layers { .. });
+        let in_layers = self.layers > 0;
         // An encoder sees all places of a text, a decoder those that came before.
         let layer = match model {
             Model::Gpt => "layer-causal",
@@ -216,49 +228,6 @@ impl Setup {
 fn takes(layer: &str, n: usize, attention: Mechanism) -> bool {
     let problem = find(layer).and_then(|problem| problem.at_length(n));
     problem.is_some_and(|problem| Case::attention(attention, problem, Pass::Forward).is_possible())
-}
-
-fn shape(model: Model, size: Size) -> Shape {
-    let layers = |[d_model, heads, d_hidden, layers, classes]: [usize; 5]| Shape::Layers {
-        d_model,
-        heads,
-        d_hidden,
-        layers,
-        classes,
-    };
-    let documents =
-        |[embedding, hidden, attention, sentences, classes]: [usize; 5]| Shape::Documents {
-            embedding,
-            hidden,
-            attention,
-            sentences,
-            classes,
-        };
-    let recurrent = |embedding, hidden| Shape::Recurrent { embedding, hidden };
-    match (model, size) {
-        (Model::Han, Size::Tiny) => documents([8, 4, 8, 2, 3]),
-        // The paper's: words of 200 numbers, 50 of them kept either way.
-        (Model::Han, Size::Small) => documents([200, 50, 100, 8, 5]),
-        (Model::Han, Size::Config) => documents([200, 50, 100, 30, 2]),
-        (Model::Han, Size::Base) => documents([200, 50, 100, 16, 5]),
-        (Model::Seq2Seq, Size::Tiny) => recurrent(8, 8),
-        (Model::Seq2Seq, Size::Small) => recurrent(128, 256),
-        (Model::Seq2Seq, Size::Config) => recurrent(64, 128),
-        (Model::Seq2Seq, Size::Base) => recurrent(512, 512),
-        (Model::Classifier, Size::Tiny) => layers([16, 2, 32, 1, 3]),
-        (_, Size::Tiny) => layers([16, 2, 32, 1, 0]),
-        (Model::Transformer, Size::Small) => layers([256, 4, 1024, 2, 0]),
-        (Model::Transformer, Size::Config) => layers([128, 4, 256, 4, 0]),
-        (Model::Gpt, Size::Config) => layers([128, 4, 512, 4, 0]),
-        (Model::Classifier, Size::Config) => layers([64, 4, 256, 3, 10]),
-        // The paper's base model.
-        (Model::Transformer, Size::Base) => layers([512, 8, 2048, 6, 0]),
-        (Model::Gpt, Size::Small) => layers([256, 4, 1024, 4, 0]),
-        // GPT-2's smallest.
-        (Model::Gpt, Size::Base) => layers([768, 12, 3072, 12, 0]),
-        (Model::Classifier, Size::Small) => layers([256, 4, 1024, 2, 5]),
-        (Model::Classifier, Size::Base) => layers([256, 4, 1024, 4, 5]),
-    }
 }
 
 #[cfg(test)]

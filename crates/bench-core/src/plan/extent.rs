@@ -37,34 +37,65 @@ impl Extent {
 
     /// How each of `processes` children samples.
     pub fn sampling(self, processes: usize) -> Sampling {
+        let share = |seconds: f64, least, most| {
+            Duration::from_secs_f64((seconds / processes as f64).clamp(least, most))
+        };
         match self {
             Self::Quick => Sampling {
                 warm_up: Duration::from_millis(200),
                 // Cheap cases share 20 seconds, however many there are.
-                budget: Duration::from_secs_f64((20.0 / processes as f64).clamp(0.1, 1.0)),
+                budget: share(20.0, 0.1, 1.0),
                 // Slow ones share most of a minute more.
-                patience: Duration::from_secs_f64((60.0 / processes as f64).clamp(0.5, 4.0)),
-                timeout: Duration::from_secs(60),
+                patience: share(60.0, 0.5, 4.0),
             },
             Self::Full => Sampling {
                 warm_up: Duration::from_millis(500),
                 budget: Duration::from_secs(2),
                 patience: Duration::from_secs(20),
-                timeout: Duration::from_secs(600),
             },
         }
     }
+
+    /// When a process is given up.
+    pub fn timeout(self) -> Duration {
+        Duration::from_secs(match self {
+            Self::Quick => 60,
+            Self::Full => 600,
+        })
+    }
 }
 
-/// How a case is sampled.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// How a case is sampled: flags of `zoo-bench`.
+#[derive(Debug, Clone, Copy, PartialEq, clap::Args)]
 pub struct Sampling {
-    /// How long it runs before the first sample.
+    /// Seconds before the first sample
+    #[arg(long, default_value = "0.3", value_parser = seconds)]
     pub warm_up: Duration,
-    /// How long it is sampled if that gives ten samples or more.
+
+    /// Seconds to sample for, if that gives ten samples
+    #[arg(long, default_value = "1", value_parser = seconds)]
     pub budget: Duration,
-    /// How long it is sampled at most, however few samples that gives.
+
+    /// Seconds after which sampling ends, however few there are
+    #[arg(long, default_value = "10", value_parser = seconds)]
     pub patience: Duration,
-    /// When the whole process is given up.
-    pub timeout: Duration,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+impl Sampling {
+    /// The flags, which PyTorch's scripts take too.
+    pub(crate) fn arguments(self) -> Vec<String> {
+        [
+            ("--warm-up", self.warm_up),
+            ("--budget", self.budget),
+            ("--patience", self.patience),
+        ]
+        .into_iter()
+        .flat_map(|(flag, time)| [flag.to_owned(), time.as_secs_f64().to_string()])
+        .collect()
+    }
 }

@@ -8,28 +8,70 @@ use zoo_spec::Mechanism;
 
 pub use self::extent::{Extent, Sampling};
 pub use self::suite::Suite;
-use crate::case::{Case, Pass, Task, UnknownProblem, unknown_problem};
-use crate::model::{Model, ModelName, Setup, WrongLength};
+use crate::case::{Case, Pass, Task, UnknownProblem, length, unknown_problem};
+use crate::model::{ModelName, Setup, WrongLength};
 use crate::record::Skipped;
 use crate::table::skipped_lines;
 
-/// What a person asked for.
-#[derive(Debug, Clone, PartialEq, Default)]
+/// What a person asked for: flags of `cargo xtask bench`.
+#[derive(Debug, Clone, PartialEq, Default, clap::Args)]
 pub struct Selection {
-    /// The suite, where no problems or models are named.
+    /// attention, decode, models or all
+    #[arg(long, default_value_t)]
     pub suite: Suite,
-    /// The mechanisms; none named is all, and in a model its usual one.
+
+    /// Mechanisms, with commas; all unless named, and in a model its usual one
+    #[arg(long = "mechanism", value_name = "NAME,...", value_delimiter = ',')]
     pub mechanisms: Vec<Mechanism>,
-    /// Problems of the catalogue by name.
+
+    /// Problems of the catalogue instead of a suite, with commas
+    #[arg(long = "problem", value_name = "NAME,...", value_delimiter = ',')]
     pub problems: Vec<String>,
-    /// Models by name.
+
+    /// Models instead of a suite, with commas: gpt, gpt-base
+    #[arg(long = "model", value_name = "NAME,...", value_delimiter = ',')]
     pub models: Vec<ModelName>,
-    /// Lengths; none named is the extent's.
+
+    /// Lengths to measure at, with commas
+    #[arg(long = "seq", value_name = "N,...", value_delimiter = ',', value_parser = length)]
     pub lengths: Vec<usize>,
-    /// The passes; none named is those of each problem.
-    pub passes: Vec<Pass>,
+
+    /// What is measured of each
+    #[arg(long = "pass", value_name = "PASS", value_enum, default_value_t)]
+    pub passes: Passes,
+
     /// How much time there is.
+    #[arg(skip)]
     pub extent: Extent,
+}
+
+/// The passes that are measured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+#[expect(missing_docs, reason = "what is said of a pass is its help")]
+pub enum Passes {
+    Forward,
+    Train,
+    /// One place more, with what is kept of those before
+    Decode,
+    /// Token after token, by a model
+    Generate,
+    /// Those of each problem: forward and train, or decode; of each model: train, and
+    /// generate or forward
+    #[default]
+    Both,
+}
+
+impl Passes {
+    /// The pass that is asked for, or those that are usual.
+    fn or<'a>(&self, usual: &'a [Pass]) -> &'a [Pass] {
+        match self {
+            Self::Forward => &[Pass::Forward],
+            Self::Train => &[Pass::Train],
+            Self::Decode => &[Pass::Decode],
+            Self::Generate => &[Pass::Generate],
+            Self::Both => usual,
+        }
+    }
 }
 
 /// Why nothing can be planned.
@@ -51,7 +93,7 @@ pub enum PlanError {
         /// "suite decode has", or "the models named have".
         what: String,
         /// The pass, or "such".
-        pass: String,
+        pass: &'static str,
         /// What is not possible, and why.
         skipped: Vec<Skipped>,
     },
@@ -93,6 +135,22 @@ impl Skipped {
 }
 
 impl Selection {
+    /// What a command line asks for.
+    ///
+    /// # Errors
+    ///
+    /// When a flag or its value is wrong.
+    pub fn parse(flags: &str) -> Result<Self, clap::Error> {
+        #[derive(clap::Parser)]
+        #[command(no_binary_name = true)]
+        struct CommandLine {
+            #[command(flatten)]
+            selection: Selection,
+        }
+        let parsed = <CommandLine as clap::Parser>::try_parse_from(flags.split_whitespace());
+        parsed.map(|line| line.selection)
+    }
+
     /// The cases of [`plan`](Self::plan).
     ///
     /// # Errors
@@ -109,19 +167,20 @@ impl Selection {
     /// [`PlanError`] when a problem is unknown, a length is impossible or nothing is left.
     pub fn plan(&self) -> Result<Plan, PlanError> {
         let mut plan = self.attention_cases()?;
-        let models = self.model_cases()?;
-        plan.cases.extend(models.cases);
-        plan.skipped.extend(models.skipped);
+        self.add_models(&mut plan)?;
         if plan.cases.is_empty() {
             let what = match (self.problems.is_empty(), self.models.is_empty()) {
                 (true, true) => format!("suite {} has", self.suite),
                 (false, true) => "the problems named have".to_owned(),
                 (_, false) => "the models named have".to_owned(),
             };
-            let pass = self.passes.first().map_or("such", |pass| pass.word());
             return Err(PlanError::Nothing {
                 what,
-                pass: pass.to_owned(),
+                pass: self
+                    .passes
+                    .or(&[])
+                    .first()
+                    .map_or("such", |pass| pass.word()),
                 skipped: plan.skipped,
             });
         }
@@ -132,7 +191,7 @@ impl Selection {
         let mechanisms = some_or(&self.mechanisms, &Mechanism::ALL);
         let mut plan = Plan::default();
         for problem in self.sized_problems()? {
-            for &pass in some_or(&self.passes, passes_of(&problem)) {
+            for &pass in self.passes.or(passes_of(&problem)) {
                 // Only what comes after others is decoded, and nobody trains on it, unless
                 // it was asked for by name.
                 let is_usual = passes_of(&problem).contains(&pass);
@@ -154,34 +213,30 @@ impl Selection {
         Ok(plan)
     }
 
-    fn model_cases(&self) -> Result<Plan, PlanError> {
-        let mut plan = Plan::default();
+    fn add_models(&self, plan: &mut Plan) -> Result<(), PlanError> {
         for setup in self.sized_models()? {
             let usual = [setup.model.usual_attention()];
             for &attention in some_or(&self.mechanisms, &usual) {
-                for &pass in some_or(&self.passes, setup.model.usual_passes()) {
+                for &pass in self.passes.or(setup.model.usual_passes()) {
                     let case = Case::model(setup.clone(), attention, pass);
                     let reason = case.refusal();
                     plan.add(case, reason);
                 }
             }
         }
-        Ok(plan)
+        Ok(())
     }
 
     fn sized_models(&self) -> Result<Vec<Setup>, PlanError> {
-        let of_suite = || {
-            let models = match self.problems.is_empty() {
-                true => self.suite.models(),
-                false => &[],
-            };
-            let name = |&model: &Model| ModelName { model, size: None };
-            models.iter().map(name).collect()
+        let of_suite = match self.problems.is_empty() {
+            true => self.suite.models(),
+            false => &[],
         };
-        let names: Vec<ModelName> = match self.models.is_empty() {
-            true => of_suite(),
-            false => self.models.clone(),
-        };
+        let of_suite: Vec<ModelName> = of_suite
+            .iter()
+            .map(|&model| ModelName { model, size: None })
+            .collect();
+        let names = some_or(&self.models, &of_suite);
         let mut sized = Vec::new();
         for name in names {
             let setup = Setup::new(name.model, name.size.unwrap_or(self.extent.size()));
@@ -252,246 +307,225 @@ fn some_or<'a, T>(chosen: &'a [T], otherwise: &'a [T]) -> &'a [T] {
 mod tests {
     use super::*;
 
-    fn names(selection: &Selection) -> Vec<String> {
-        let cases = selection.cases().unwrap_or_else(|error| panic!("{error}"));
-        let name = |case: &Case| format!("{}/{}/{}", case.subject(), case.name(), case.n());
-        let mut names: Vec<String> = cases.iter().map(name).collect();
-        names.dedup();
+    fn selected(flags: &str, extent: Extent) -> Selection {
+        let selection = Selection::parse(flags).unwrap_or_else(|error| panic!("{error}"));
+        Selection {
+            extent,
+            ..selection
+        }
+    }
+
+    fn planned(flags: &str, extent: Extent) -> Plan {
+        let plan = selected(flags, extent).plan();
+        plan.unwrap_or_else(|error| panic!("{flags}: {error}"))
+    }
+
+    /// Each case in a line, with the passes of the same one side by side.
+    fn names(plan: &Plan) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for case in &plan.cases {
+            let name = format!("{} {} {}", case.subject(), case.name(), case.n());
+            match names.last_mut().filter(|last| last.starts_with(&name)) {
+                Some(last) => *last += &format!(" {}", case.pass),
+                None => names.push(format!("{name} {}", case.pass)),
+            }
+        }
         names
     }
 
     #[test]
-    fn no_choice_is_a_layer_at_two_lengths() {
-        let expected =
-            ["layer-causal/256", "layer-causal/1024"].map(|name| format!("standard/{name}"));
-        let selection = Selection {
-            mechanisms: vec![Mechanism::Standard],
-            ..Selection::default()
-        };
-        assert_eq!(names(&selection), expected);
+    fn a_choice_comes_to_its_cases() {
+        let cases: [(&str, &[&str]); 7] = [
+            // No choice is a layer at two lengths.
+            (
+                "--mechanism standard",
+                &[
+                    "standard layer-causal 256 forward train",
+                    "standard layer-causal 1024 forward train",
+                ],
+            ),
+            // A problem that is named is taken as it is, or at the lengths given.
+            (
+                "--mechanism standard --problem gpt2",
+                &["standard gpt2 256 forward train"],
+            ),
+            (
+                "--mechanism standard --problem gpt2 --seq 512",
+                &["standard gpt2 512 forward train"],
+            ),
+            // Every model is trained, and generates or goes forward.
+            (
+                "--suite models",
+                &[
+                    "additive han-small 128 train forward",
+                    "flash transformer-small 32 train generate",
+                    "additive seq2seq-small 24 train generate",
+                    "flash gpt-small 64 train generate",
+                    "flash classifier-small 256 train forward",
+                ],
+            ),
+            // A mechanism is put into the models that take it.
+            (
+                "--suite models --mechanism linear,lsh --pass train",
+                &[
+                    "linear transformer-small 32 train",
+                    "lsh transformer-small 32 train",
+                    "linear gpt-small 64 train",
+                    "lsh gpt-small 64 train",
+                    "linear classifier-small 256 train",
+                    "lsh classifier-small 256 train",
+                ],
+            ),
+            (
+                "--suite models --mechanism linear,lsh --pass generate",
+                &[
+                    "linear transformer-small 32 generate",
+                    "linear gpt-small 64 generate",
+                ],
+            ),
+            // Models by name are those alone.
+            (
+                "--model gpt-tiny --seq 16,32 --pass forward",
+                &["flash gpt-tiny 16 forward", "flash gpt-tiny 32 forward"],
+            ),
+        ];
+        for (flags, expected) in cases {
+            assert_eq!(names(&planned(flags, Extent::Quick)), expected, "{flags}");
+        }
+        let full = planned("--suite models", Extent::Full);
+        assert!(full.cases.iter().all(|case| case.name().ends_with("-base")));
+    }
+
+    /// A layer that sees everything is not for what is causal by itself, and a network of
+    /// every query and key is not for a quick run at length, unless it is asked for. A single
+    /// query is decoded alone, and every suite is attention and models.
+    #[test]
+    fn what_cannot_be_or_takes_too_long_is_left_out() {
+        for (flags, extent, name, is_there) in [
+            ("", Extent::Quick, "retention layer-causal 1024", true),
+            ("", Extent::Quick, "additive layer-causal 256", true),
+            ("", Extent::Quick, "additive layer-causal 1024", false),
+            ("", Extent::Full, "linear layer 1024", true),
+            ("", Extent::Full, "retention layer 1024", false),
+            (
+                "--mechanism additive",
+                Extent::Quick,
+                "additive layer-causal 1024",
+                true,
+            ),
+            ("--suite decode", Extent::Quick, "linear", true),
+            ("--suite decode", Extent::Quick, "bigbird", false),
+            ("--suite all", Extent::Quick, "flash layer-causal", true),
+            ("--suite all", Extent::Quick, "flash decode-step", true),
+            ("--suite all", Extent::Quick, "flash gpt-small", true),
+            (
+                "--suite all --mechanism flash",
+                Extent::Quick,
+                "flash han-small",
+                false,
+            ),
+        ] {
+            let names = names(&planned(flags, extent));
+            let found = names.iter().any(|planned| planned.starts_with(name));
+            assert_eq!(found, is_there, "{name} of {flags:?} in {names:?}");
+        }
+        let decode = planned("--suite decode", Extent::Quick).cases;
+        assert!(decode.iter().all(|case| case.pass == Pass::Decode));
     }
 
     /// Every mechanism of the catalogue is a case or named among those that are none, at every
     /// length and in every pass, with a reason.
     #[test]
     fn nothing_is_left_out_in_silence() {
-        for (suite, extent, passes) in [
-            (Suite::Attention, Extent::Quick, vec![]),
-            (Suite::Attention, Extent::Full, vec![]),
-            (Suite::Decode, Extent::Full, vec![]),
-            (Suite::All, Extent::Quick, vec![Pass::Decode, Pass::Train]),
+        for (flags, extent) in [
+            ("", Extent::Quick),
+            ("", Extent::Full),
+            ("--suite decode", Extent::Full),
+            ("--suite all --pass decode", Extent::Quick),
+            ("--suite all --pass train", Extent::Quick),
         ] {
-            let selection = Selection {
-                suite,
-                extent,
-                passes,
-                ..Selection::default()
-            };
+            let selection = selected(flags, extent);
             let plan = selection.plan().expect("cases");
             let problems = selection.sized_problems().expect("they are there");
-            let passes = |problem| some_or(&selection.passes, passes_of(problem)).len();
+            let passes = |problem| selection.passes.or(passes_of(problem)).len();
             let of_attention: usize = problems.iter().map(passes).sum();
             let is_attention = |name: &str| find(name).is_some();
             let run = plan.cases.iter().filter(|case| is_attention(&case.name()));
-            let skipped = plan
-                .skipped
-                .iter()
-                .filter(|case| is_attention(&case.problem));
+            let skipped = plan.skipped.iter();
+            let skipped = skipped.filter(|case| is_attention(&case.problem));
             assert_eq!(
                 run.count() + skipped.count(),
                 of_attention * Mechanism::ALL.len(),
-                "{suite}"
+                "{flags}"
             );
             assert!(plan.skipped.iter().all(|case| !case.reason.is_empty()));
         }
-        let lines = |suite, extent| {
-            let selection = Selection {
-                suite,
-                extent,
-                ..Selection::default()
-            };
-            skipped_lines(&selection.plan().expect("cases").skipped).join("\n")
-        };
-        let decode = lines(Suite::Decode, Extent::Quick);
-        assert!(
-            decode.contains(
-                "skipped: bigbird in decode-step at n = 1,024 and 8,192, decode: it has no \
-                 incremental decoding"
+    }
+
+    #[test]
+    fn what_is_skipped_is_said_with_the_reason() {
+        let models = "--suite models --mechanism linear,lsh";
+        let generate = format!("{models} --pass generate");
+        for (flags, extent, said) in [
+            (
+                "--suite decode",
+                Extent::Quick,
+                "bigbird in decode-step at n = 1,024 and 8,192, decode: it has no incremental \
+                 decoding",
             ),
-            "{decode}"
-        );
-        let full = lines(Suite::Attention, Extent::Full);
-        assert!(
-            full.contains(
-                "skipped: additive in layer at n = 4,096, 8,192 and 16,384, forward: it takes"
+            (
+                "",
+                Extent::Full,
+                "additive in layer at n = 4,096, 8,192 and 16,384, forward: it takes",
             ),
-            "{full}"
-        );
-        assert!(
-            full.contains("skipped: retention in layer at n = 128, "),
-            "{full}"
-        );
-        assert!(full.contains("forward: it is causal alone"), "{full}");
-    }
-
-    /// A layer that sees everything is not for what is causal by itself, and a network of
-    /// every query and key is not for a quick run at length, unless it is asked for.
-    #[test]
-    fn what_cannot_be_or_takes_too_long_is_left_out() {
-        let has = |selection: &Selection, name: &str| names(selection).contains(&name.to_owned());
-        let quick = Selection::default();
-        assert!(has(&quick, "retention/layer-causal/1024"));
-        assert!(has(&quick, "additive/layer-causal/256"));
-        assert!(!has(&quick, "additive/layer-causal/1024"));
-        let full = Selection {
-            extent: Extent::Full,
-            ..Selection::default()
-        };
-        assert!(has(&full, "linear/layer/1024") && !has(&full, "retention/layer/1024"));
-        let named = Selection {
-            mechanisms: vec![Mechanism::Additive],
-            ..Selection::default()
-        };
-        assert!(has(&named, "additive/layer-causal/1024"));
-    }
-
-    #[test]
-    fn a_named_problem_is_taken_as_it_is_or_at_the_lengths_given() {
-        let mut selection = Selection {
-            mechanisms: vec![Mechanism::Standard],
-            problems: vec!["gpt2".to_owned()],
-            ..Selection::default()
-        };
-        assert_eq!(names(&selection), ["standard/gpt2/256"]);
-        selection.lengths = vec![512];
-        assert_eq!(names(&selection), ["standard/gpt2/512"]);
-        selection.problems = vec!["bert-base".to_owned()];
-        assert!(selection.cases().is_err());
+            ("", Extent::Full, "retention in layer at n = 128, "),
+            ("", Extent::Full, "16,384, forward: it is causal alone"),
+            (
+                models,
+                Extent::Quick,
+                "linear in han-small at n = 128, train: its attention is additive",
+            ),
+            (
+                &generate,
+                Extent::Quick,
+                "linear in han-small at n = 128, generate: its attention is additive",
+            ),
+            (
+                &generate,
+                Extent::Quick,
+                "lsh in gpt-small at n = 64, generate: this attention cannot go",
+            ),
+            (
+                &generate,
+                Extent::Quick,
+                "lsh in classifier-small at n = 256, generate: it generates nothing",
+            ),
+        ] {
+            let lines = skipped_lines(&planned(flags, extent).skipped).join("\n");
+            assert!(lines.contains(said), "{said} of {flags:?} in {lines}");
+        }
     }
 
     #[test]
-    fn a_single_query_is_not_trained_on_unless_asked_by_name() {
-        let decode = Selection {
-            suite: Suite::Decode,
-            ..Selection::default()
-        };
-        let cases = decode.cases().expect("decode has cases");
-        assert!(cases.iter().all(|case| case.pass == Pass::Decode));
-        let subjects: Vec<&str> = cases.iter().map(Case::subject).collect();
-        assert!(subjects.contains(&"linear") && !subjects.contains(&"bigbird"));
-        let nothing = Selection {
-            passes: vec![Pass::Train],
-            ..decode
-        };
-        let error = nothing.cases().unwrap_err().to_string();
-        assert!(error.contains("suite decode has no train case"), "{error}");
-    }
-
-    fn models(selection: &Selection) -> Vec<String> {
-        let plan = selection.plan().unwrap_or_else(|error| panic!("{error}"));
-        let name = |case: &Case| format!("{} {} {}", case.name(), case.subject(), case.pass);
-        plan.cases.iter().map(name).collect()
-    }
-
-    #[test]
-    fn every_model_is_trained_and_generates_or_goes_forward() {
-        let quick = Selection {
-            suite: Suite::Models,
-            ..Selection::default()
-        };
-        let expected = [
-            "han-small additive train",
-            "han-small additive forward",
-            "transformer-small flash train",
-            "transformer-small flash generate",
-            "seq2seq-small additive train",
-            "seq2seq-small additive generate",
-            "gpt-small flash train",
-            "gpt-small flash generate",
-            "classifier-small flash train",
-            "classifier-small flash forward",
-        ];
-        assert_eq!(models(&quick), expected);
-        let full = Selection {
-            extent: Extent::Full,
-            ..quick
-        };
-        assert!(models(&full).iter().all(|name| name.contains("-base ")));
-    }
-
-    #[test]
-    fn every_suite_is_attention_and_models() {
-        let all = Selection {
-            suite: Suite::All,
-            mechanisms: vec![Mechanism::Flash],
-            ..Selection::default()
-        };
-        let plan = all.plan().expect("cases");
-        let has = |name: &str| plan.cases.iter().any(|case| case.name() == name);
-        assert!(has("layer-causal") && has("decode-step") && has("gpt-small"));
-        assert!(!has("han-small"));
-    }
-
-    #[test]
-    fn a_mechanism_is_put_into_the_models_that_take_it_and_others_are_named() {
-        let selection = Selection {
-            suite: Suite::Models,
-            mechanisms: vec![Mechanism::Linear, Mechanism::Lsh],
-            passes: vec![Pass::Train, Pass::Generate],
-            ..Selection::default()
-        };
-        let expected = [
-            "transformer-small linear train",
-            "transformer-small linear generate",
-            "transformer-small lsh train",
-            "gpt-small linear train",
-            "gpt-small linear generate",
-            "gpt-small lsh train",
-            "classifier-small linear train",
-            "classifier-small lsh train",
-        ];
-        assert_eq!(models(&selection), expected);
-        let skipped = skipped_lines(&selection.plan().expect("cases").skipped);
-        let says = |what: &str| {
-            assert!(
-                skipped.iter().any(|line| line.starts_with(what)),
-                "{what} in {skipped:?}"
-            );
-        };
-        says("skipped: linear in han-small at n = 128, train: its attention is additive");
-        says("skipped: linear in han-small at n = 128, generate: its attention is additive");
-        says("skipped: lsh in gpt-small at n = 64, generate: this attention cannot go");
-        says("skipped: lsh in classifier-small at n = 256, generate: it generates nothing");
-    }
-
-    #[test]
-    fn models_by_name_are_those_alone_at_the_lengths_given() {
-        let mut selection = Selection {
-            models: vec!["gpt-tiny".parse().expect("a name")],
-            lengths: vec![16, 32],
-            passes: vec![Pass::Forward],
-            ..Selection::default()
-        };
-        assert_eq!(
-            names(&selection),
-            ["flash/gpt-tiny/16", "flash/gpt-tiny/32"]
-        );
-        selection.lengths = vec![7];
-        let error = selection.cases().unwrap_err().to_string();
-        assert!(
-            error.contains("gpt-tiny cannot be measured at n = 7"),
-            "{error}"
-        );
-        let nothing = Selection {
-            models: vec!["han".parse().expect("a name")],
-            passes: vec![Pass::Generate],
-            ..Selection::default()
-        };
-        let error = nothing.cases().unwrap_err().to_string();
-        assert!(
-            error.contains("the models named have no generate case"),
-            "{error}"
-        );
-        assert!(error.contains("it generates nothing"), "{error}");
+    fn a_choice_that_leaves_nothing_or_cannot_be_says_why() {
+        for (flags, says) in [
+            ("--problem bert-base --seq 512", "bert-base"),
+            (
+                "--suite decode --pass train",
+                "suite decode has no train case",
+            ),
+            (
+                "--model gpt-tiny --seq 7 --pass forward",
+                "gpt-tiny cannot be measured at n = 7",
+            ),
+            (
+                "--model han --pass generate",
+                "the models named have no generate case",
+            ),
+            ("--model han --pass generate", "it generates nothing"),
+        ] {
+            let error = selected(flags, Extent::Quick).cases().unwrap_err();
+            assert!(error.to_string().contains(says), "{flags}: {error}");
+        }
     }
 }

@@ -4,19 +4,12 @@
 mod render;
 mod words;
 
-pub(crate) use self::render::is_number;
+pub(crate) use self::render::{drawn, is_number};
 pub use self::render::{markdown, terminal};
-pub use self::words::{LEGEND, name, remarks, skipped_lines, word};
-use crate::pool::{Pool, Pooled, Ratio, ratio};
+pub use self::words::{LEGEND, remarks, skipped_lines};
+use crate::pool::{Pooled, Ratio, distinct, group};
 use crate::record::Outcome;
 use crate::units::{bytes, count, three_digits, time};
-
-/// What the tables show besides the cases of a run.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Against<'a> {
-    /// An earlier run.
-    pub baseline: Option<&'a [Pooled]>,
-}
 
 /// One problem in one pass, or all models.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,11 +31,6 @@ pub struct Cell {
     pub best: bool,
 }
 
-/// The case whose rate others are held against is no section of its own.
-pub(crate) fn is_matmul(pooled: &Pooled) -> bool {
-    pooled.id.subject == "matmul"
-}
-
 /// The section that a case is in, by its title.
 pub(crate) fn section_of(case: &Pooled) -> String {
     let id = &case.id;
@@ -53,52 +41,36 @@ pub(crate) fn section_of(case: &Pooled) -> String {
     format!("{what}, {}, {}", id.pass, id.dtype)
 }
 
-/// The sections, in the order their problems were measured.
-pub fn sections(cases: &[Pooled], against: Against<'_>) -> Vec<Section> {
-    let mut titles = Vec::new();
-    let mut names = Vec::new();
-    for case in cases.iter().filter(|case| !is_matmul(case)) {
-        let title = section_of(case);
-        if !titles.contains(&title) {
-            titles.push(title);
-        }
-        if !names.contains(&&case.id.problem) {
-            names.push(&case.id.problem);
-        }
-    }
+/// The sections, in the order their problems were measured; with a column against an earlier
+/// run, the `baseline`, if there is one.
+pub fn sections(cases: &[Pooled], baseline: Option<&[Pooled]>) -> Vec<Section> {
+    let shown = || cases.iter().filter(|case| !case.is_matmul());
+    let names = distinct(shown().map(|case| &case.id.problem));
     let in_order = |case: &&Pooled| {
         let place = names.iter().position(|name| **name == case.id.problem);
         (place, case.id.n)
     };
-    titles
-        .into_iter()
-        .map(|title| {
-            let is_in = |case: &&Pooled| !is_matmul(case) && section_of(case) == title;
-            let mut members: Vec<&Pooled> = cases.iter().filter(is_in).collect();
-            members.sort_by_key(in_order);
-            section(title, &members, cases, against)
-        })
-        .collect()
-}
-
-fn section(title: String, members: &[&Pooled], all: &[Pooled], against: Against<'_>) -> Section {
-    let header = header(members, against);
-    let row = |case: &&Pooled| {
-        let cell = |name: &&str| Cell {
-            text: text(name, case, all, against),
-            best: is_best(name, case, members),
+    let section = |(title, mut members): (String, Vec<&Pooled>)| {
+        members.sort_by_key(in_order);
+        let header = header(&members, baseline.is_some());
+        let row = |case: &&Pooled| {
+            let cell = |name: &&str| Cell {
+                text: text(name, case, cases, baseline),
+                best: is_best(name, case, &members),
+            };
+            header.iter().map(cell).collect()
         };
-        header.iter().map(cell).collect()
+        Section {
+            title,
+            rows: members.iter().map(row).collect(),
+            header,
+        }
     };
-    let rows = members.iter().map(row).collect();
-    Section {
-        title,
-        header,
-        rows,
-    }
+    let sections = group(shown(), |case| section_of(case));
+    sections.into_iter().map(section).collect()
 }
 
-fn header(members: &[&Pooled], against: Against<'_>) -> Vec<&'static str> {
+fn header(members: &[&Pooled], has_baseline: bool) -> Vec<&'static str> {
     let are_models = members.iter().any(|case| case.is_model());
     let mut header = if are_models { vec!["model"] } else { vec![] };
     header.extend(["n", "backend", "mechanism", "median", "10th", "90th"]);
@@ -112,14 +84,14 @@ fn header(members: &[&Pooled], against: Against<'_>) -> Vec<&'static str> {
     if members.iter().any(|case| case.id.backend == "pytorch") {
         header.push("vs PyTorch");
     }
-    if against.baseline.is_some() {
+    if has_baseline {
         header.push("vs baseline");
     }
     header
 }
 
 /// What a case has to say in a column.
-fn text(column: &str, case: &Pooled, all: &[Pooled], against: Against<'_>) -> String {
+fn text(column: &str, case: &Pooled, all: &[Pooled], baseline: Option<&[Pooled]>) -> String {
     let id = &case.id;
     match column {
         "model" => return id.problem.clone(),
@@ -128,9 +100,9 @@ fn text(column: &str, case: &Pooled, all: &[Pooled], against: Against<'_>) -> St
         "mechanism" => return id.subject.clone(),
         _ => {}
     }
-    let samples = match &case.result {
-        Pool::Samples(samples) => samples,
-        Pool::Without(outcome) => return text_without(column, outcome),
+    let samples = match &case.outcome {
+        Outcome::Measured(samples) => samples,
+        outcome => return text_without(column, outcome),
     };
     let peak = samples.peak.as_ref();
     let said = match column {
@@ -141,7 +113,7 @@ fn text(column: &str, case: &Pooled, all: &[Pooled], against: Against<'_>) -> St
         "GFLOP/s" => case.rate().map(|rate| three_digits(rate / 1e9)),
         "of matmul" => {
             let is_its = |other: &&Pooled| {
-                is_matmul(other) && other.id.backend == id.backend && other.id.dtype == id.dtype
+                other.is_matmul() && other.id.backend == id.backend && other.id.dtype == id.dtype
             };
             let most = all.iter().find(is_its).and_then(Pooled::rate);
             let rates = case.rate().zip(most);
@@ -161,7 +133,7 @@ fn text(column: &str, case: &Pooled, all: &[Pooled], against: Against<'_>) -> St
         "vs PyTorch" => against_other(case, all, |other| {
             other.id.backend == "pytorch" && other.id.subject != "plain"
         }),
-        "vs baseline" => against_other(case, against.baseline.unwrap_or_default(), |then| {
+        "vs baseline" => against_other(case, baseline.unwrap_or_default(), |then| {
             then.id == case.id
         }),
         _ => None,
@@ -172,7 +144,7 @@ fn text(column: &str, case: &Pooled, all: &[Pooled], against: Against<'_>) -> St
 /// The same of one that has no time.
 fn text_without(column: &str, outcome: &Outcome) -> String {
     match (column, outcome) {
-        ("median", outcome) => word(outcome).to_owned(),
+        ("median", outcome) => outcome.word().to_owned(),
         ("error", Outcome::Wrong { error, .. }) => {
             error.map_or("infinite".to_owned(), |error| format!("{error:.1e}"))
         }
@@ -197,12 +169,10 @@ fn against_other(
         };
         of(other) == of(case) && is_it(other)
     };
-    let (this, other) = case
-        .samples()
-        .zip(others.iter().find(same).and_then(Pooled::samples))?;
-    let Ratio { ratio, low, high } = ratio(this, other);
-    let spread = this.round_medians.len() > 1 && low != high;
-    if spread && other.round_medians.len() == this.round_medians.len() {
+    let other = others.iter().find(same)?;
+    let Ratio { ratio, low, high } = case.ratio(other)?;
+    let rounds = case.round_medians.len();
+    if rounds > 1 && low != high && other.round_medians.len() == rounds {
         Some(format!("{ratio:.2} ({low:.2}..{high:.2})"))
     } else {
         Some(format!("{ratio:.2}"))
@@ -258,7 +228,7 @@ mod tests {
             line("flash", 1024, &[10.0, 10.0, 10.0]),
             on("pytorch", line("sdpa", 1024, &[5.0])),
         ]);
-        let sections = sections(&cases, Against::default());
+        let sections = sections(&cases, None);
         assert_eq!(sections.len(), 1);
         let text = terminal(&sections, None);
         let row = |word: &str| {
@@ -294,7 +264,7 @@ mod tests {
             model("flex", "additive", "han-small", 10.0),
             model("pytorch", "sdpa", "gpt-small", 100.0),
         ]);
-        let sections = sections(&cases, Against::default());
+        let sections = sections(&cases, None);
         assert_eq!(sections.len(), 1);
         let section = &sections[0];
         assert_eq!(section.title, "models, forward, f32");
@@ -325,7 +295,7 @@ mod tests {
         let mut lines = rounds("standard", 20.0).to_vec();
         lines.extend(rounds("flash", 10.0));
         lines.extend(rounds("sdpa", 5.0).map(|line| on("pytorch", line)));
-        let sections = sections(&pool(&lines), Against::default());
+        let sections = sections(&pool(&lines), None);
         let widest = |text: &str| text.lines().map(|line| line.chars().count()).max();
         let full = terminal(&sections, None);
         let narrow = terminal(&sections, Some(120));
@@ -344,7 +314,7 @@ mod tests {
         let mut slow = line("linear", 256, &[]);
         slow.outcome = Outcome::TimedOut { seconds: 60.0 };
         let cases = pool(&[line("standard", 256, &[1.0]), wrong, slow]);
-        let text = terminal(&sections(&cases, Against::default()), None);
+        let text = terminal(&sections(&cases, None), None);
         assert!(text.contains("WRONG") && text.contains("2.5e-1"), "{text}");
         assert!(text.contains("TIMED OUT"), "{text}");
         let remarks = remarks(&cases);
@@ -357,10 +327,7 @@ mod tests {
     fn a_baseline_is_one_more_column() {
         let then = pool(&[line("standard", 256, &[2.0])]);
         let now = pool(&[line("standard", 256, &[3.0])]);
-        let against = Against {
-            baseline: Some(&then),
-        };
-        let text = markdown(&sections(&now, against));
+        let text = markdown(&sections(&now, Some(&then)));
         assert!(
             text.contains("| vs baseline |") && text.contains("| 1.50 |"),
             "{text}"

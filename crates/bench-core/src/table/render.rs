@@ -23,8 +23,8 @@ pub fn terminal(sections: &[Section], width: Option<usize>) -> String {
     text
 }
 
-/// Columns lie `apart` characters and one more from each other.
-fn drawn(header: &[&str], rows: &[Vec<Cell>], apart: u16) -> String {
+/// A table whose columns lie `apart` characters and one more from each other.
+pub(crate) fn drawn(header: &[&str], rows: &[Vec<Cell>], apart: u16) -> String {
     let mut table = Table::new();
     table
         .load_preset(presets::UTF8_BORDERS_ONLY)
@@ -95,9 +95,9 @@ fn range(from: &str, to: &str) -> String {
     }
 }
 
-/// Model, backend, mechanism and how memory was measured are words; all else is numbers.
+/// What a case is, how memory was measured and a verdict are words; all else is numbers.
 pub(crate) fn is_number(column: &str) -> bool {
-    !["model", "backend", "mechanism", "by"].contains(&column)
+    !["case", "model", "backend", "mechanism", "by", "verdict"].contains(&column)
 }
 
 /// Tables in Markdown.

@@ -1,19 +1,8 @@
 //! Cases in words: what they are called, what became of them, and how to read their tables.
 
-use crate::pool::{Pool, Pooled};
-use crate::record::{CaseId, Outcome, Skipped};
+use crate::pool::{Pooled, group};
+use crate::record::{Outcome, Skipped};
 use crate::units::{count, time};
-
-/// What became of a case that has no time, in a word or three.
-pub fn word(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Outcome::Measured(_) => "measured",
-        Outcome::Wrong { .. } => "WRONG",
-        Outcome::TimedOut { .. } => "TIMED OUT",
-        Outcome::OutOfMemory { .. } => "OUT OF MEMORY",
-        Outcome::Failed { .. } => "FAILED",
-    }
-}
 
 /// How to read the tables.
 pub const LEGEND: &str = "\
@@ -30,62 +19,34 @@ vs: times as long as the other (lowest..highest of a round); below 1 is faster";
 
 /// What the cases without a time have to say.
 pub fn remarks(cases: &[Pooled]) -> Vec<String> {
-    cases
-        .iter()
-        .filter_map(|case| {
-            let Pool::Without(outcome) = &case.result else {
-                return None;
-            };
-            let detail = match outcome {
-                Outcome::Measured(_) => return None,
-                Outcome::Wrong { detail, .. } => detail.clone(),
-                Outcome::TimedOut { seconds } => format!("not done after {}", time(*seconds)),
-                Outcome::OutOfMemory { detail } => detail.clone(),
-                Outcome::Failed { message } => message.clone(),
-            };
-            Some(format!("{}: {}: {detail}", name(&case.id), word(outcome)))
-        })
-        .collect()
+    let remark = |case: &Pooled| {
+        let detail = match &case.outcome {
+            Outcome::Measured(_) => return None,
+            Outcome::Wrong { detail, .. } | Outcome::OutOfMemory { detail } => detail.clone(),
+            Outcome::TimedOut { seconds } => format!("not done after {}", time(*seconds)),
+            Outcome::Failed { message } => message.clone(),
+        };
+        Some(format!("{}: {}: {detail}", case.id, case.outcome.word()))
+    };
+    cases.iter().filter_map(remark).collect()
 }
 
 /// A line for each mechanism, problem and pass that was not run, with its lengths and the reason.
 pub fn skipped_lines(skipped: &[Skipped]) -> Vec<String> {
-    let mut groups: Vec<(&Skipped, Vec<String>)> = Vec::new();
-    for case in skipped {
-        let group = groups.iter_mut().find(|(first, _)| {
-            first.subject == case.subject
-                && first.problem == case.problem
-                && first.pass == case.pass
-                && first.reason == case.reason
-        });
-        match group {
-            Some((_, lengths)) => lengths.push(count(case.n)),
-            None => groups.push((case, vec![count(case.n)])),
-        }
-    }
-    let line = |(case, lengths): &(&Skipped, Vec<String>)| {
+    let groups = group(skipped, |case| {
+        let Skipped {
+            subject, problem, ..
+        } = case;
+        (subject, problem, case.pass, &case.reason)
+    });
+    let line = |((subject, problem, pass, reason), cases): (_, Vec<&Skipped>)| {
+        let lengths: Vec<String> = cases.iter().map(|case| count(case.n)).collect();
         let lengths = match lengths.split_last() {
             Some((last, [])) => last.clone(),
             Some((last, others)) => format!("{} and {last}", others.join(", ")),
             None => String::new(),
         };
-        format!(
-            "skipped: {} in {} at n = {lengths}, {}: {}",
-            case.subject, case.problem, case.pass, case.reason
-        )
+        format!("skipped: {subject} in {problem} at n = {lengths}, {pass}: {reason}")
     };
-    groups.iter().map(line).collect()
-}
-
-/// A case in a line: `flex standard on layer at n = 1,024, train, f32`.
-pub fn name(id: &CaseId) -> String {
-    format!(
-        "{} {} on {} at n = {}, {}, {}",
-        id.backend,
-        id.subject,
-        id.problem,
-        count(id.n),
-        id.pass,
-        id.dtype
-    )
+    groups.into_iter().map(line).collect()
 }

@@ -1,0 +1,42 @@
+//! A comparison by the program that is tested, on the device that `ZOO_BACKEND` names.
+
+use std::sync::atomic::AtomicBool;
+
+use zoo_bench_core::case::Case;
+use zoo_bench_core::pool::pool;
+use zoo_bench_core::record::{CaseLine, FILE, Results, RunInfo, Writer};
+use zoo_bench_core::report;
+use zoo_bench_core::run::{Comparison, Program};
+use zoo_bench_core::table::{sections, terminal};
+
+/// The backend that is tested.
+pub(crate) fn backend() -> String {
+    std::env::var("ZOO_BACKEND").unwrap_or_else(|_| "flex".to_owned())
+}
+
+/// One round of the cases, as they come.
+pub(crate) fn comparison(cases: Vec<Case>) -> Comparison {
+    let program = Program {
+        backend: backend(),
+        executable: env!("CARGO_BIN_EXE_zoo-bench").into(),
+        environment: Vec::new(),
+    };
+    Comparison::new(vec![program], cases)
+}
+
+/// Runs a comparison to its end. What it wrote down reads back as the same, and a report can be
+/// made of it. Returns its lines without that of the matmul, which is the first, and its tables.
+pub(crate) fn run(comparison: &Comparison) -> (Vec<CaseLine>, String) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let run = RunInfo::here("now".to_owned(), 1);
+    let mut writer = Writer::create(&folder.path().join(FILE), &run).expect("a new file");
+    let mut lines = comparison
+        .run(&mut writer, &mut (), &AtomicBool::new(false))
+        .expect("the disk takes it");
+    let results = Results::read(folder.path()).expect("readable");
+    assert_eq!(results.cases, lines);
+    report::write(folder.path(), &results, None).expect("the disk takes it");
+    let tables = terminal(&sections(&pool(&lines), None), None);
+    lines.remove(0);
+    (lines, tables)
+}
