@@ -6,19 +6,21 @@ use std::ops::Range;
 use anyhow::Result;
 use burn::tensor::{Device, Distribution, Tensor};
 use zoo_attention::{DecodeCache, MechanismConfig, which_body_of};
-use zoo_backend::Opened;
 use zoo_bench_core::case::{Pass, queries_to_check};
 use zoo_bench_core::fault::Fault;
-use zoo_bench_core::plan::Sampling;
 use zoo_bench_core::record::{Measured, Outcome};
 use zoo_conformance::{Errors, Tensors, judge_context, judge_forward, judge_gradients};
 use zoo_oracle::{Mask, Mismatch, Problem};
 use zoo_spec::Mechanism;
 
+use crate::measure::Setting;
 use crate::timing::{peak_of, samples, wait_for};
 
 /// Measures the matmul of two square matrices. It is only a yardstick: nothing is checked.
-pub(crate) fn measure_matmul(side: usize, opened: &Opened, sampling: Sampling) -> Result<Outcome> {
+pub(crate) fn measure_matmul(side: usize, setting: Setting<'_>) -> Result<Outcome> {
+    let Setting {
+        opened, sampling, ..
+    } = setting;
     let device = &opened.device;
     let work = |side: usize| {
         let draw = || Tensor::<2>::random([side, side], Distribution::Default, device);
@@ -41,17 +43,14 @@ pub(crate) fn measure_matmul(side: usize, opened: &Opened, sampling: Sampling) -
 /// load the code; then the time; then the check, which takes memory of its own.
 /// Says what computed it, too, where its mechanism has several ways.
 pub(crate) fn measure_attention(
-    case: Attention<'_>,
-    opened: &Opened,
-    sampling: Sampling,
-    fault: Option<Fault>,
+    mechanism: Mechanism,
+    problem: &Problem,
+    setting: Setting<'_>,
 ) -> Result<(Outcome, Option<&'static str>)> {
-    let device = match case.pass {
-        Pass::Train => opened.device.clone().autodiff(),
-        Pass::Forward | Pass::Decode | Pass::Generate => opened.device.clone(),
-    };
+    let (pass, device) = (setting.pass, setting.device());
+    let mechanism = MechanismConfig::from(mechanism);
     // Start threads, load kernels, let the backend set itself up.
-    let queries = match case.pass {
+    let queries = match pass {
         Pass::Decode | Pass::Generate => 1,
         Pass::Forward | Pass::Train => 8,
     };
@@ -60,20 +59,16 @@ pub(crate) fn measure_attention(
         mask: Mask::Causal,
         ..Problem::new("small", [1, 1, queries, 8, 8])
     };
-    let small = Attention {
-        problem: &small,
-        ..case
-    };
-    Work::new(&small, &device).run();
+    Work::new(&mechanism, &small, pass, &device).run();
     wait_for(&device)?;
 
-    let make = || Ok(Work::new(&case, &device));
-    let (work, peak) = peak_of(opened, &device, make, |work| Ok(work.run()), 1)?;
+    let make = || Ok(Work::new(&mechanism, problem, pass, &device));
+    let (work, peak) = peak_of(setting.opened, &device, make, |work| Ok(work.run()), 1)?;
     let body = work.body();
-    let seconds = samples(&device, sampling, || Ok(work.run()))?;
+    let seconds = samples(&device, setting.sampling, || Ok(work.run()))?;
     drop(work);
 
-    let error = match check(&case, &device, fault) {
+    let error = match check(&mechanism, problem, setting) {
         Ok(errors) => errors.context.max(errors.gradients),
         Err(mismatch) => {
             let wrong = Outcome::Wrong {
@@ -90,14 +85,6 @@ pub(crate) fn measure_attention(
         checked: None,
     };
     Ok((Outcome::Measured(measured), body))
-}
-
-/// What is measured.
-#[derive(Clone, Copy)]
-pub(crate) struct Attention<'a> {
-    pub(crate) mechanism: Mechanism,
-    pub(crate) problem: &'a Problem,
-    pub(crate) pass: Pass,
 }
 
 /// What is run again and again, its inputs on the device.
@@ -147,14 +134,13 @@ impl Decoding {
 }
 
 impl Work {
-    fn new(case: &Attention<'_>, device: &Device) -> Self {
-        let mechanism = case.mechanism.into();
-        let tensors = Tensors::new(case.problem, &case.problem.inputs(), device);
-        match case.pass {
-            Pass::Forward => Self::Forward(mechanism, tensors),
-            Pass::Train => Self::Train(mechanism, tensors.require_grad()),
+    fn new(mechanism: &MechanismConfig, problem: &Problem, pass: Pass, device: &Device) -> Self {
+        let tensors = Tensors::new(problem, &problem.inputs(), device);
+        match pass {
+            Pass::Forward => Self::Forward(mechanism.clone(), tensors),
+            Pass::Train => Self::Train(mechanism.clone(), tensors.require_grad()),
             Pass::Decode | Pass::Generate => {
-                let decoding = Decoding::new(&mechanism, tensors);
+                let decoding = Decoding::new(mechanism, tensors);
                 Self::Decode(Box::new(RefCell::new(decoding)))
             }
         }
@@ -188,17 +174,19 @@ impl Work {
 }
 
 /// Compares with the oracle.
-fn check(case: &Attention<'_>, device: &Device, fault: Option<Fault>) -> Result<Errors, Mismatch> {
-    let mechanism = &case.mechanism.into();
-    let problem = case.problem;
+fn check(
+    mechanism: &MechanismConfig,
+    problem: &Problem,
+    setting: Setting<'_>,
+) -> Result<Errors, Mismatch> {
     let queries = queries_to_check(problem);
     let mut inputs = problem.inputs();
     inputs.keep_upstream_of(&queries, problem.d_value);
-    let mut tensors = Tensors::new(problem, &inputs, device);
-    if fault == Some(Fault::Wrong) {
+    let mut tensors = Tensors::new(problem, &inputs, &setting.device());
+    if setting.fault == Some(Fault::Wrong) {
         tensors.options.scale = Some(2.0 * problem.scale());
     }
-    match case.pass {
+    match setting.pass {
         Pass::Forward => judge_forward(mechanism, problem, &tensors, &queries),
         Pass::Train => judge_gradients(mechanism, problem, tensors, &queries),
         Pass::Decode | Pass::Generate => {

@@ -1,14 +1,35 @@
 //! One case: its memory, its time, and whether it is right.
 
 use anyhow::Result;
+use burn::tensor::Device;
 use zoo_backend::Opened;
-use zoo_bench_core::case::{Case, Task};
+use zoo_bench_core::case::{Case, Pass, Task};
 use zoo_bench_core::fault::Fault;
 use zoo_bench_core::plan::Sampling;
 use zoo_bench_core::record::Report;
 
-use crate::attention::{Attention, measure_attention, measure_matmul};
+use crate::attention::{measure_attention, measure_matmul};
 use crate::model::measure_model;
+
+/// How far a case goes, on what device, and how it is sampled.
+#[derive(Clone, Copy)]
+pub(crate) struct Setting<'a> {
+    pub(crate) pass: Pass,
+    pub(crate) opened: &'a Opened,
+    pub(crate) sampling: Sampling,
+    pub(crate) fault: Option<Fault>,
+}
+
+impl Setting<'_> {
+    /// The device, which records gradients in training.
+    pub(crate) fn device(&self) -> Device {
+        let device = self.opened.device.clone();
+        match self.pass {
+            Pass::Train => device.autodiff(),
+            Pass::Forward | Pass::Decode | Pass::Generate => device,
+        }
+    }
+}
 
 /// Measures `case`, and says on what device.
 pub(crate) fn measure(
@@ -26,22 +47,22 @@ pub(crate) fn measure(
         Some(Fault::Wrong | Fault::Inexact) | None => {}
     }
     zoo_backend::settle_allocator();
+    let setting = Setting {
+        pass: case.pass,
+        opened,
+        sampling,
+        fault,
+    };
     let (mut body, mut counted) = (None, None);
     let outcome = match &case.task {
-        Task::Matmul { side } => measure_matmul(*side, opened, sampling)?,
+        Task::Matmul { side } => measure_matmul(*side, setting)?,
         Task::Attention { mechanism, problem } => {
-            let attention = Attention {
-                mechanism: *mechanism,
-                problem,
-                pass: case.pass,
-            };
-            let (outcome, by) = measure_attention(attention, opened, sampling, fault)?;
+            let (outcome, by) = measure_attention(*mechanism, problem, setting)?;
             body = by.map(str::to_owned);
             outcome
         }
         Task::Model { setup, attention } => {
-            let (outcome, of_model) =
-                measure_model(setup, *attention, case.pass, opened, sampling, fault)?;
+            let (outcome, of_model) = measure_model(setup, *attention, setting)?;
             counted = Some(of_model);
             outcome
         }

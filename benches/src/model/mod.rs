@@ -8,17 +8,16 @@ use std::cell::RefCell;
 use anyhow::{Context, Result};
 use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::{Device, Tensor};
-use zoo_backend::Opened;
 use zoo_bench_core::case::Pass;
 use zoo_bench_core::fault::Fault;
 use zoo_bench_core::model::{Model, Setup, Size};
-use zoo_bench_core::plan::Sampling;
 use zoo_bench_core::record::{Counted, Measured, Outcome};
 use zoo_fused::{AdamConfig, AdamKind};
 use zoo_models::{Classifier, Gpt, Han, Seq2Seq, Tokens, Transformer, token_loss};
 use zoo_spec::Mechanism;
 
 use self::kinds::Kind;
+use crate::measure::Setting;
 use crate::timing::{peak_of, samples, wait_for};
 
 /// The batch that a model is measured on.
@@ -72,18 +71,12 @@ const STEPS: usize = 8;
 pub(crate) fn measure_model(
     setup: &Setup,
     attention: Mechanism,
-    pass: Pass,
-    opened: &Opened,
-    sampling: Sampling,
-    fault: Option<Fault>,
+    setting: Setting<'_>,
 ) -> Result<(Outcome, Counted)> {
     let measurement = Measurement {
         setup,
         attention,
-        pass,
-        opened,
-        sampling,
-        fault,
+        setting,
     };
     match setup.model {
         Model::Han => measurement.of::<Han>(),
@@ -98,18 +91,18 @@ pub(crate) fn measure_model(
 struct Measurement<'a> {
     setup: &'a Setup,
     attention: Mechanism,
-    pass: Pass,
-    opened: &'a Opened,
-    sampling: Sampling,
-    fault: Option<Fault>,
+    setting: Setting<'a>,
 }
 
 impl Measurement<'_> {
     fn of<M: Kind>(self) -> Result<(Outcome, Counted)> {
-        let device = match self.pass {
-            Pass::Train => self.opened.device.clone().autodiff(),
-            Pass::Forward | Pass::Decode | Pass::Generate => self.opened.device.clone(),
-        };
+        let Setting {
+            pass,
+            opened,
+            sampling,
+            ..
+        } = self.setting;
+        let device = self.setting.device();
         // The same weights in every round.
         device.seed(0);
         // Start threads, load kernels, let the backend set itself up.
@@ -119,14 +112,14 @@ impl Measurement<'_> {
 
         let make = || self.work::<M>(self.setup, &device);
         // The second step finds an optimizer that has its moments.
-        let (work, peak) = peak_of(self.opened, &device, make, Work::run, 2)?;
-        let counted = work.with_model(|model| Ok(work.sample.counted(model, self.pass)))?;
+        let (work, peak) = peak_of(opened, &device, make, Work::run, 2)?;
+        let counted = work.with_model(|model| Ok(work.sample.counted(model, pass)))?;
 
         let checked = match work.check()? {
             Ok(checked) => checked,
             Err(detail) => return Ok((wrong(detail), counted)),
         };
-        let seconds = samples(&device, self.sampling, || work.run())?;
+        let seconds = samples(&device, sampling, || work.run())?;
         if let Err(detail) = work.is_still_right() {
             return Ok((wrong(detail), counted));
         }
@@ -155,8 +148,8 @@ impl Measurement<'_> {
             model: RefCell::new(Some(model)),
             optimizer: RefCell::new(AdamConfig::new(AdamKind::Adam).init()),
             loss: RefCell::new(None),
-            pass: self.pass,
-            fault: self.fault,
+            pass: self.setting.pass,
+            fault: self.setting.fault,
         })
     }
 }

@@ -35,7 +35,7 @@ impl Measurement<'_> {
         // The same weights in every round.
         device.seed(0);
         let (model, sample) = Sample::<M>::new(&setup, self.attention, device)?;
-        let errors = match self.pass {
+        let errors = match self.setting.pass {
             Pass::Train => self.of_training(&model, &sample)?,
             Pass::Forward | Pass::Decode | Pass::Generate => {
                 let computed = self.made_wrong(model.logits(&sample.batch));
@@ -44,7 +44,7 @@ impl Measurement<'_> {
                 vec![("logits", distance)]
             }
         };
-        let allowed = match self.opened.dtype {
+        let allowed = match self.setting.opened.dtype {
             Dtype::F32 => 1e-3,
             Dtype::F16 => 2e-2,
             Dtype::Bf16 => 1e-1,
@@ -86,7 +86,7 @@ impl Measurement<'_> {
     }
 
     fn made_wrong<const D: usize>(&self, tensor: Tensor<D>) -> Tensor<D> {
-        match self.fault {
+        match self.setting.fault {
             // Finite, and near enough to look right.
             Some(Fault::Inexact) => tensor * 1.01,
             _ => tensor,
