@@ -305,6 +305,7 @@ fn some_or<'a, T>(chosen: &'a [T], otherwise: &'a [T]) -> &'a [T] {
 
 #[cfg(test)]
 mod tests {
+    use super::Extent::{Full, Quick};
     use super::*;
 
     fn selected(flags: &str, extent: Extent) -> Selection {
@@ -333,66 +334,57 @@ mod tests {
         names
     }
 
+    /// A choice in a line, and below it the cases that it comes to.
+    const CHOICES: &str = "
+        # No choice is a layer at two lengths.
+        --mechanism standard
+            standard layer-causal 256 forward train
+            standard layer-causal 1024 forward train
+        # A problem that is named is taken as it is, or at the lengths given.
+        --mechanism standard --problem gpt2
+            standard gpt2 256 forward train
+        --mechanism standard --problem gpt2 --seq 512
+            standard gpt2 512 forward train
+        # Every model is trained, and generates or goes forward.
+        --suite models
+            additive han-small 128 train forward
+            flash transformer-small 32 train generate
+            additive seq2seq-small 24 train generate
+            flash gpt-small 64 train generate
+            flash classifier-small 256 train forward
+        # A mechanism is put into the models that take it.
+        --suite models --mechanism linear,lsh --pass train
+            linear transformer-small 32 train
+            lsh transformer-small 32 train
+            linear gpt-small 64 train
+            lsh gpt-small 64 train
+            linear classifier-small 256 train
+            lsh classifier-small 256 train
+        --suite models --mechanism linear,lsh --pass generate
+            linear transformer-small 32 generate
+            linear gpt-small 64 generate
+        # Models by name are those alone.
+        --model gpt-tiny --seq 16,32 --pass forward
+            flash gpt-tiny 16 forward
+            flash gpt-tiny 32 forward
+    ";
+
     #[test]
     fn a_choice_comes_to_its_cases() {
-        let cases: [(&str, &[&str]); 7] = [
-            // No choice is a layer at two lengths.
-            (
-                "--mechanism standard",
-                &[
-                    "standard layer-causal 256 forward train",
-                    "standard layer-causal 1024 forward train",
-                ],
-            ),
-            // A problem that is named is taken as it is, or at the lengths given.
-            (
-                "--mechanism standard --problem gpt2",
-                &["standard gpt2 256 forward train"],
-            ),
-            (
-                "--mechanism standard --problem gpt2 --seq 512",
-                &["standard gpt2 512 forward train"],
-            ),
-            // Every model is trained, and generates or goes forward.
-            (
-                "--suite models",
-                &[
-                    "additive han-small 128 train forward",
-                    "flash transformer-small 32 train generate",
-                    "additive seq2seq-small 24 train generate",
-                    "flash gpt-small 64 train generate",
-                    "flash classifier-small 256 train forward",
-                ],
-            ),
-            // A mechanism is put into the models that take it.
-            (
-                "--suite models --mechanism linear,lsh --pass train",
-                &[
-                    "linear transformer-small 32 train",
-                    "lsh transformer-small 32 train",
-                    "linear gpt-small 64 train",
-                    "lsh gpt-small 64 train",
-                    "linear classifier-small 256 train",
-                    "lsh classifier-small 256 train",
-                ],
-            ),
-            (
-                "--suite models --mechanism linear,lsh --pass generate",
-                &[
-                    "linear transformer-small 32 generate",
-                    "linear gpt-small 64 generate",
-                ],
-            ),
-            // Models by name are those alone.
-            (
-                "--model gpt-tiny --seq 16,32 --pass forward",
-                &["flash gpt-tiny 16 forward", "flash gpt-tiny 32 forward"],
-            ),
-        ];
-        for (flags, expected) in cases {
-            assert_eq!(names(&planned(flags, Extent::Quick)), expected, "{flags}");
+        let lines = CHOICES.lines().map(str::trim);
+        let lines: Vec<&str> = lines.filter(|line| !line.starts_with('#')).collect();
+        let mut choices = 0;
+        for (at, flags) in lines.iter().enumerate() {
+            if flags.starts_with("--") {
+                let cases = lines[at + 1..].iter();
+                let is_case = |line: &&&str| !line.starts_with("--") && !line.is_empty();
+                let expected: Vec<&str> = cases.take_while(is_case).copied().collect();
+                assert_eq!(names(&planned(flags, Quick)), expected, "{flags}");
+                choices += 1;
+            }
         }
-        let full = planned("--suite models", Extent::Full);
+        assert_eq!(choices, 7);
+        let full = planned("--suite models", Full);
         assert!(full.cases.iter().all(|case| case.name().ends_with("-base")));
     }
 
@@ -402,25 +394,25 @@ mod tests {
     #[test]
     fn what_cannot_be_or_takes_too_long_is_left_out() {
         for (flags, extent, name, is_there) in [
-            ("", Extent::Quick, "retention layer-causal 1024", true),
-            ("", Extent::Quick, "additive layer-causal 256", true),
-            ("", Extent::Quick, "additive layer-causal 1024", false),
-            ("", Extent::Full, "linear layer 1024", true),
-            ("", Extent::Full, "retention layer 1024", false),
+            ("", Quick, "retention layer-causal 1024", true),
+            ("", Quick, "additive layer-causal 256", true),
+            ("", Quick, "additive layer-causal 1024", false),
             (
                 "--mechanism additive",
-                Extent::Quick,
+                Quick,
                 "additive layer-causal 1024",
                 true,
             ),
-            ("--suite decode", Extent::Quick, "linear", true),
-            ("--suite decode", Extent::Quick, "bigbird", false),
-            ("--suite all", Extent::Quick, "flash layer-causal", true),
-            ("--suite all", Extent::Quick, "flash decode-step", true),
-            ("--suite all", Extent::Quick, "flash gpt-small", true),
+            ("", Full, "linear layer 1024", true),
+            ("", Full, "retention layer 1024", false),
+            ("--suite decode", Quick, "linear", true),
+            ("--suite decode", Quick, "bigbird", false),
+            ("--suite all", Quick, "flash layer-causal", true),
+            ("--suite all", Quick, "flash decode-step", true),
+            ("--suite all", Quick, "flash gpt-small", true),
             (
                 "--suite all --mechanism flash",
-                Extent::Quick,
+                Quick,
                 "flash han-small",
                 false,
             ),
@@ -429,7 +421,7 @@ mod tests {
             let found = names.iter().any(|planned| planned.starts_with(name));
             assert_eq!(found, is_there, "{name} of {flags:?} in {names:?}");
         }
-        let decode = planned("--suite decode", Extent::Quick).cases;
+        let decode = planned("--suite decode", Quick).cases;
         assert!(decode.iter().all(|case| case.pass == Pass::Decode));
     }
 
@@ -438,11 +430,11 @@ mod tests {
     #[test]
     fn nothing_is_left_out_in_silence() {
         for (flags, extent) in [
-            ("", Extent::Quick),
-            ("", Extent::Full),
-            ("--suite decode", Extent::Full),
-            ("--suite all --pass decode", Extent::Quick),
-            ("--suite all --pass train", Extent::Quick),
+            ("", Quick),
+            ("", Full),
+            ("--suite decode", Full),
+            ("--suite all --pass decode", Quick),
+            ("--suite all --pass train", Quick),
         ] {
             let selection = selected(flags, extent);
             let plan = selection.plan().expect("cases");
@@ -464,50 +456,38 @@ mod tests {
 
     #[test]
     fn what_is_skipped_is_said_with_the_reason() {
-        let models = "--suite models --mechanism linear,lsh";
-        let generate = format!("{models} --pass generate");
-        for (flags, extent, said) in [
-            (
-                "--suite decode",
-                Extent::Quick,
-                "bigbird in decode-step at n = 1,024 and 8,192, decode: it has no incremental \
-                 decoding",
-            ),
-            (
-                "",
-                Extent::Full,
-                "additive in layer at n = 4,096, 8,192 and 16,384, forward: it takes",
-            ),
-            ("", Extent::Full, "retention in layer at n = 128, "),
-            ("", Extent::Full, "16,384, forward: it is causal alone"),
-            (
-                models,
-                Extent::Quick,
-                "linear in han-small at n = 128, train: its attention is additive",
-            ),
-            (
-                &generate,
-                Extent::Quick,
-                "linear in han-small at n = 128, generate: its attention is additive",
-            ),
-            (
-                &generate,
-                Extent::Quick,
-                "lsh in gpt-small at n = 64, generate: this attention cannot go",
-            ),
-            (
-                &generate,
-                Extent::Quick,
-                "lsh in classifier-small at n = 256, generate: it generates nothing",
-            ),
+        let decode = "bigbird in decode-step at n = 1,024 and 8,192, decode: it has no incremental";
+        let attention = [
+            "additive in layer at n = 4,096, 8,192 and 16,384, forward: it takes",
+            "retention in layer at n = 128, ",
+            "16,384, forward: it is causal alone",
+        ];
+        let train = "linear in han-small at n = 128, train: its attention is additive";
+        let generate = [
+            "linear in han-small at n = 128, generate: its attention is additive",
+            "lsh in gpt-small at n = 64, generate: this attention cannot go",
+            "lsh in classifier-small at n = 256, generate: it generates nothing",
+        ];
+        let models = "--suite models --mechanism linear,lsh --pass";
+        for (flags, extent, says) in [
+            ("--suite decode", Quick, &[decode][..]),
+            ("", Full, &attention),
+            (&format!("{models} train"), Quick, &[train]),
+            (&format!("{models} generate"), Quick, &generate),
         ] {
             let lines = skipped_lines(&planned(flags, extent).skipped).join("\n");
-            assert!(lines.contains(said), "{said} of {flags:?} in {lines}");
+            for said in says {
+                assert!(lines.contains(said), "{said} of {flags:?} in {lines}");
+            }
         }
     }
 
     #[test]
     fn a_choice_that_leaves_nothing_or_cannot_be_says_why() {
+        let [models, han] = [
+            "the models named have no generate case",
+            "--model han --pass generate",
+        ];
         for (flags, says) in [
             ("--problem bert-base --seq 512", "bert-base"),
             (
@@ -515,16 +495,13 @@ mod tests {
                 "suite decode has no train case",
             ),
             (
-                "--model gpt-tiny --seq 7 --pass forward",
+                "--model gpt-tiny --seq 7",
                 "gpt-tiny cannot be measured at n = 7",
             ),
-            (
-                "--model han --pass generate",
-                "the models named have no generate case",
-            ),
-            ("--model han --pass generate", "it generates nothing"),
+            (han, models),
+            (han, "it generates nothing"),
         ] {
-            let error = selected(flags, Extent::Quick).cases().unwrap_err();
+            let error = selected(flags, Quick).cases().unwrap_err();
             assert!(error.to_string().contains(says), "{flags}: {error}");
         }
     }
