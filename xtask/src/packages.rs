@@ -14,16 +14,7 @@ const WITH_FEATURES: [&str; 5] = [
 ];
 
 /// Those that are built and tested beside them.
-const WITHOUT_FEATURES: [&str; 5] = [
-    "zoo-attention",
-    "zoo-fused",
-    "zoo-models",
-    "zoo-recurrent",
-    "zoo-oracle",
-];
-
-/// Bindings to LibTorch: built and tested where a backend of LibTorch is.
-const WITH_LIBTORCH: &str = "zoo-aten";
+const WITHOUT_FEATURES: [&str; 4] = ["zoo-attention", "zoo-kernels", "zoo-models", "zoo-oracle"];
 
 /// Packages without Burn, which are tested in the profile that built this very program.
 const LIGHT: [&str; 6] = [
@@ -57,9 +48,6 @@ pub(crate) fn with_burn<'a>(command: &'a str, features: &'a str) -> Vec<&'a str>
     let mut arguments = vec![command, "--release", "--features", features];
     for package in WITH_FEATURES.iter().chain(&WITHOUT_FEATURES) {
         arguments.extend(["--package", package]);
-    }
-    if features.split(',').any(|feature| feature.ends_with("/tch")) {
-        arguments.extend(["--package", WITH_LIBTORCH]);
     }
     arguments
 }
@@ -105,10 +93,7 @@ mod tests {
     #[test]
     fn every_package_is_tested_somewhere() {
         let all = WITH_FEATURES.iter().chain(&WITHOUT_FEATURES).chain(&LIGHT);
-        let listed: BTreeSet<String> = all
-            .chain(&[HUB, WITH_LIBTORCH])
-            .map(ToString::to_string)
-            .collect();
+        let listed: BTreeSet<String> = all.chain(&[HUB]).map(ToString::to_string).collect();
         let output = Command::new(env!("CARGO"))
             .args(["metadata", "--no-deps", "--format-version=1", "--locked"])
             .current_dir(places::workspace())

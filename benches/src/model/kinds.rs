@@ -217,11 +217,11 @@ impl Kind for Seq2Seq {
     fn new(setup: &Setup, attention: Mechanism, device: &Device) -> Result<Self> {
         // What the model calls a mechanism.
         let alignment = match attention.into() {
-            MechanismConfig::Additive => AlignmentConfig::Additive,
-            MechanismConfig::Dot => AlignmentConfig::Dot,
-            MechanismConfig::Multiplicative => AlignmentConfig::General,
-            MechanismConfig::LocalM { window } => AlignmentConfig::LocalM { window },
-            MechanismConfig::LocalP { window } => AlignmentConfig::LocalP { window },
+            MechanismConfig::Additive(_) => AlignmentConfig::Additive,
+            MechanismConfig::Dot(_) => AlignmentConfig::Dot,
+            MechanismConfig::Multiplicative(_) => AlignmentConfig::General,
+            MechanismConfig::LocalM(LocalM { window }) => AlignmentConfig::LocalM { window },
+            MechanismConfig::LocalP(LocalP { window }) => AlignmentConfig::LocalP { window },
             _ => bail!("a seq2seq model has no {attention} attention"),
         };
         let config = Seq2SeqConfig::new(setup.vocabulary, setup.vocabulary)

@@ -12,7 +12,7 @@ use zoo_bench_core::case::Pass;
 use zoo_bench_core::fault::Fault;
 use zoo_bench_core::model::{Model, Setup, Size};
 use zoo_bench_core::record::{Counted, Measured, Outcome};
-use zoo_fused::{AdamConfig, AdamKind};
+use zoo_kernels::{AdamConfig, AdamKind};
 use zoo_models::{Classifier, Gpt, Han, Seq2Seq, Tokens, Transformer, token_loss};
 use zoo_spec::Mechanism;
 

@@ -10,7 +10,7 @@ use zoo_backend::Dtype;
 use zoo_bench_core::case::Pass;
 use zoo_bench_core::fault::Fault;
 use zoo_bench_core::model::Setup;
-use zoo_fused::{AdamConfig, AdamKind};
+use zoo_kernels::{AdamConfig, AdamKind};
 use zoo_models::without_kernels;
 use zoo_spec::Mechanism;
 

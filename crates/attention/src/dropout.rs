@@ -4,6 +4,7 @@
 #[cfg(feature = "cube")]
 use crate::counter::head_key;
 use crate::counter::{draw, row_key};
+use zoo_kernels::random::threshold;
 
 /// Sets each attention weight to zero with some probability, and multiplies the others
 /// so that their sum stays what it was on average.
@@ -47,8 +48,7 @@ impl Dropout {
 
     /// A weight is dropped if what is drawn for it is below this.
     pub(crate) fn threshold(&self) -> u32 {
-        // Rust's cast saturates: next to 1 it is the largest there is.
-        (self.probability * 2f64.powi(32)) as u32
+        threshold(self.probability)
     }
 
     /// What weights that stay are multiplied by.

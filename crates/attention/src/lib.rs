@@ -34,7 +34,6 @@ mod options;
 pub mod pattern;
 mod positions;
 mod precision;
-mod reference;
 pub mod scan;
 mod seed;
 mod shape;
@@ -63,8 +62,6 @@ pub use module::{
 pub use options::AttentionOptions;
 pub use pattern::Pattern;
 pub use positions::{alibi_slopes, rotate};
-#[doc(hidden)]
-pub use reference::without_kernels;
 pub use scan::{FeatureMap, LinearState, RandomFeatures};
 pub use seed::with_seed;
 pub use shape::AttentionShape;

@@ -1,6 +1,8 @@
 //! Half-precision tensors are computed in `f32`, and rounded once at the end.
 
-use burn::tensor::{DType, FloatDType, Tensor};
+use burn::tensor::DType;
+use zoo_kernels::precision::is_up_to_f32;
+pub(crate) use zoo_kernels::precision::{cast as narrow, widen, widened};
 
 /// Sees to it that an op computed in `f32` alone gets tensors it can be exact for.
 ///
@@ -14,7 +16,7 @@ pub(crate) fn check(op: &str, dtypes: [DType; 3]) {
         "{op}: query, key and value must be of one number type, got {query:?}, {key:?} and {value:?}",
     );
     assert!(
-        matches!(query, DType::F32 | DType::F16 | DType::BF16),
+        is_up_to_f32(query),
         "{op}: query, key and value must be f32, f16 or bf16, got {query:?}",
     );
 }
@@ -29,31 +31,6 @@ pub(crate) fn check_parameter(op: &str, name: &str, query: DType, parameter: DTy
         parameter == query,
         "{op}: the {name} must be of the number type of the queries, {query:?}, got {parameter:?}"
     );
-}
-
-/// Half precision to `f32`; everything else stays.
-pub(crate) fn widen(tensor: Tensor<4>) -> Tensor<4> {
-    match tensor.dtype() {
-        DType::F16 | DType::BF16 => tensor.cast(FloatDType::F32),
-        _ => tensor,
-    }
-}
-
-/// The type that [`widen`] gives tensors of this one.
-pub(crate) fn widened(dtype: DType) -> DType {
-    match dtype {
-        DType::F16 | DType::BF16 => DType::F32,
-        other => other,
-    }
-}
-
-/// To the number type the tensors came in.
-pub(crate) fn narrow(tensor: Tensor<4>, stored: DType) -> Tensor<4> {
-    if tensor.dtype() == stored {
-        tensor
-    } else {
-        tensor.cast(stored)
-    }
 }
 
 #[cfg(test)]

@@ -110,9 +110,9 @@ fn give_back_what_is_free() {
 }
 
 #[cfg(feature = "tch")]
-fn libtorch(opened: &Opened, forget_peaks: bool) -> Option<zoo_aten::CudaMemory> {
+fn libtorch(opened: &Opened, forget_peaks: bool) -> Option<zoo_kernels::aten::CudaMemory> {
     opened.device.sync().ok()?;
-    zoo_aten::cuda_memory(opened.word.index.unwrap_or(0), forget_peaks).ok()
+    zoo_kernels::aten::cuda_memory(opened.word.index.unwrap_or(0), forget_peaks).ok()
 }
 
 #[cfg(feature = "tch")]

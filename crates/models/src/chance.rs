@@ -1,21 +1,14 @@
 //! Random numbers on the host, the same on every backend: a number is the scrambled form of
 //! where it is needed.
 
+use zoo_kernels::random::{mix, unit};
+
 /// A number from 0 to below 1 that follows from a seed and the place it is drawn for.
 pub(crate) fn uniform(seed: u64, place: [u64; 2]) -> f64 {
     let bits = place
         .into_iter()
         .fold(mix(seed), |bits, at| mix(bits ^ mix(at)));
-    // As many bits as an `f64` holds.
-    (bits >> 11) as f64 / (1_u64 << 53) as f64
-}
-
-/// The finalizer of SplitMix64: Steele, Lea and Flood, 2014.
-fn mix(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
+    unit(bits)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use burn::nn::{Initializer, LayerNorm};
 use burn::tensor::{Device, Tensor};
 use zoo_attention::mechanisms::Mechanism;
 use zoo_attention::{MechanismConfig, Pattern};
-use zoo_fused::layer_norm;
+use zoo_kernels::layer_norm;
 
 use crate::ModelError;
 use crate::blocks::{Activation, EncoderLayer, LayerPlan, Norm, PositionsConfig};

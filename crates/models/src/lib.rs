@@ -38,9 +38,7 @@ pub use transformer::{
 /// autodiff records one by one. For measurements and tests that compare the two.
 #[doc(hidden)]
 pub fn without_kernels<T>(work: impl FnOnce() -> T) -> T {
-    zoo_attention::without_kernels(|| {
-        zoo_fused::without_kernels(|| zoo_recurrent::without_kernels(work))
-    })
+    zoo_kernels::without_kernels(work)
 }
 
 /// The README, whose example is compiled with the tests of the documentation.

@@ -1,7 +1,7 @@
 //! How far predictions are from the tokens that came.
 
 use burn::tensor::Tensor;
-use zoo_fused::smoothed_cross_entropy;
+use zoo_kernels::smoothed_cross_entropy;
 
 use crate::Tokens;
 

@@ -77,8 +77,8 @@ pub(crate) fn han(said: &HanModel, vocabulary: usize, classes: usize) -> HanConf
         .with_d_sentence(said.d_sentence)
         .with_d_attention(said.d_attention)
         .with_cell(match said.cell {
-            Cell::Gru => zoo_recurrent::Cell::Gru,
-            Cell::Lstm => zoo_recurrent::Cell::Lstm,
+            Cell::Gru => zoo_kernels::recurrent::Cell::Gru,
+            Cell::Lstm => zoo_kernels::recurrent::Cell::Lstm,
         })
         .with_dropout(said.dropout)
 }

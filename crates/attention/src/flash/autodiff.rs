@@ -1,20 +1,15 @@
 //! The gradient of tiled attention, written by hand: what is kept from the forward
 //! pass is its inputs, the context and two numbers a query.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
 use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
 use burn::backend::tensor::FloatTensor;
-use burn::backend::{Autodiff, AutodiffBackend, Backend, Shape, TensorMetadata};
-use burn::tensor::FloatDType;
+use burn::backend::{Autodiff, AutodiffBackend, Backend};
+use zoo_kernels::autodiff::SecondGradient;
 
 use super::ops::{Arrived, Bias, MoreHidden, Saved, TiledBackward, TiledForward, TiledSettings};
-
-/// Where the gradient by the log-sum-exp waits until the one by the context is there.
-type Waiting<B> = Arc<Mutex<Option<FloatTensor<B>>>>;
 
 /// What the backward pass of the context starts from.
 #[derive(Debug, Clone)]
@@ -26,7 +21,7 @@ struct State<B: Backend> {
     bias: Bias<B>,
     context: FloatTensor<B>,
     stats: FloatTensor<B>,
-    d_log_sum_exp: Waiting<B>,
+    d_log_sum_exp: SecondGradient<B>,
     settings: TiledSettings,
 }
 
@@ -69,11 +64,7 @@ fn step_back<B: TiledBackward, const PARENTS: usize>(
     };
     let arrived = Arrived {
         d_context,
-        d_log_sum_exp: state
-            .d_log_sum_exp
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take(),
+        d_log_sum_exp: state.d_log_sum_exp.take(),
         wants_bias: ops.parents.get(3).is_some_and(Option::is_some),
     };
     let got = B::tiled_backward(saved, arrived, &state.settings);
@@ -81,28 +72,6 @@ fn step_back<B: TiledBackward, const PARENTS: usize>(
     for (parent, gradient) in ops.parents.into_iter().zip(by_parent) {
         if let (Some(parent), Some(gradient)) = (parent, gradient) {
             gradients.register::<B>(parent.id, gradient);
-        }
-    }
-}
-
-/// The log-sum-exp is made a child of the context, so that its gradient, if there
-/// is one, has arrived when the step above is taken: one pass over the tiles then
-/// does for both.
-#[derive(Debug)]
-struct FromLogSumExp;
-
-impl<B: Backend> Backward<B, 1> for FromLogSumExp {
-    type State = (Waiting<B>, Shape, FloatDType, B::Device);
-
-    fn backward(self, ops: Ops<Self::State, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let (waiting, shape, dtype, device) = ops.state;
-        let arrived = gradients.consume::<B>(&ops.node);
-        *waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some(arrived);
-        let [context] = ops.parents;
-        if let Some(context) = context {
-            // The context may have no gradient of its own; the step above expects one.
-            let zeros = B::float_zeros(shape, &device, dtype);
-            gradients.register::<B>(context.id, zeros);
         }
     }
 }
@@ -168,7 +137,7 @@ where
                 bias.clone(),
                 settings.clone(),
             );
-            let waiting = Waiting::<B>::default();
+            let d_log_sum_exp = SecondGradient::<B>::default();
             let state = State {
                 query: nodes[0],
                 key: nodes[1],
@@ -177,19 +146,11 @@ where
                 bias,
                 context: context.clone(),
                 stats: stats.clone(),
-                d_log_sum_exp: Arc::clone(&waiting),
+                d_log_sum_exp: d_log_sum_exp.clone(),
                 settings,
             };
-            let (shape, device) = (context.shape(), context.device());
-            let dtype = FloatDType::from(context.dtype());
             let context = prep.finish(state, context);
-            let log_sum_exp = match Backward::<B, 1>::prepare::<C>(FromLogSumExp, [context.node()])
-                .compute_bound()
-                .stateful()
-            {
-                OpsKind::Tracked(prep) => prep.finish((waiting, shape, dtype, device), log_sum_exp),
-                OpsKind::UnTracked(prep) => prep.finish(log_sum_exp),
-            };
+            let log_sum_exp = d_log_sum_exp.record::<C>(&context, log_sum_exp);
             let stats = <Autodiff<B, C> as AutodiffBackend>::from_inner(stats);
             (context, log_sum_exp, stats)
         }

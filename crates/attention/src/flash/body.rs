@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+use zoo_kernels::cpu::InstructionSet;
+
 /// What computes [`flash`](super::flash) for a call, on some backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -48,6 +51,19 @@ impl Body {
             Self::CubeMatrices => "cube-matrices",
             Self::Tiles => "tiles",
             Self::Recorded => "recorded",
+        }
+    }
+}
+
+#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+impl From<InstructionSet> for Body {
+    fn from(set: InstructionSet) -> Self {
+        match set {
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Avx512 => Self::CpuAvx512,
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Avx2 => Self::CpuAvx2,
+            InstructionSet::Portable => Self::CpuPortable,
         }
     }
 }

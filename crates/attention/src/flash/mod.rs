@@ -28,9 +28,6 @@
 //! is the same, computed by operations that autodiff records one by one, so that
 //! training holds the matrices after all.
 
-#[cfg(feature = "tch")]
-#[allow(deprecated)] // as below
-mod aten;
 mod autodiff;
 mod body;
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
@@ -58,6 +55,9 @@ use burn::backend::BackendTensor;
 use burn::backend::TensorMetadata;
 use burn::backend::{Dispatch, DispatchTensorKind};
 use burn::tensor::{Bool, DType, Tensor};
+#[cfg(any(feature = "flex", feature = "ndarray"))]
+use zoo_kernels::cpu::InstructionSet;
+pub(crate) use zoo_kernels::has_kernels as has_body;
 
 pub use self::body::Body;
 pub use self::merge::merge;
@@ -65,7 +65,7 @@ use self::ops::{Bias, MoreHidden, TiledForward, TiledSettings};
 pub(crate) use self::spread::Spread;
 use crate::pattern::rule::Rule;
 use crate::precision::{check, narrow, widen, widened};
-use crate::{AttentionOptions, AttentionShape, reference};
+use crate::{AttentionOptions, AttentionShape};
 
 /// What [`flash_with_log_sum_exp`] returns.
 #[derive(Debug, Clone)]
@@ -286,34 +286,16 @@ fn settle(
     (settings, hidden)
 }
 
-/// Whether a body for the backend of a tensor was compiled in.
-pub(crate) fn has_body(kind: &DispatchTensorKind) -> bool {
-    match kind {
-        _ if reference::is_on() => false,
-        DispatchTensorKind::Autodiff(inner) => has_body(inner),
-        #[cfg(feature = "flex")]
-        DispatchTensorKind::Flex(_) => true,
-        #[cfg(feature = "ndarray")]
-        DispatchTensorKind::NdArray(_) => true,
-        #[cfg(feature = "tch")]
-        DispatchTensorKind::LibTorch(_) => true,
-        #[cfg(feature = "cube")]
-        DispatchTensorKind::Cube(_) => true,
-        #[allow(unreachable_patterns)] // which are left depends on the features
-        _ => false,
-    }
-}
-
 /// The body that computes a call on the backend of a tensor.
 #[allow(unused_variables, clippy::only_used_in_recursion)] // by the features
 fn body(kind: &DispatchTensorKind, dtype: DType, has_more: bool, settings: &TiledSettings) -> Body {
     match kind {
-        _ if reference::is_on() => Body::Recorded,
+        _ if zoo_kernels::reference::is_on() => Body::Recorded,
         DispatchTensorKind::Autodiff(inner) => body(inner, dtype, has_more, settings),
         #[cfg(feature = "flex")]
-        DispatchTensorKind::Flex(_) => cpu::Kind::here().body(),
+        DispatchTensorKind::Flex(_) => InstructionSet::detect().into(),
         #[cfg(feature = "ndarray")]
-        DispatchTensorKind::NdArray(_) => cpu::Kind::here().body(),
+        DispatchTensorKind::NdArray(_) => InstructionSet::detect().into(),
         #[cfg(feature = "tch")]
         DispatchTensorKind::LibTorch(BackendTensor::Float(tensor)) => {
             libtorch::body(tensor, dtype, has_more, settings)

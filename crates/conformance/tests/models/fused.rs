@@ -1,4 +1,4 @@
-//! What a training step does besides matmuls and attention: each op of `zoo-fused` against
+//! What a training step does besides matmuls and attention: each op of `zoo-kernels` against
 //! plain loops in `f64`, its gradient against central differences of those, and Adam against
 //! Burn's.
 
@@ -10,7 +10,7 @@ use burn::optim::{
 };
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use libtest_mimic::{Failed, Trial};
-use zoo_fused::{
+use zoo_kernels::{
     AdamConfig, AdamKind, add_dropout, dropout, layer_norm, relu_dropout, smoothed_cross_entropy,
 };
 use zoo_oracle::{Precision, normals};

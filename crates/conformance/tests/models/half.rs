@@ -5,10 +5,10 @@ use burn::nn::{DropoutConfig, LayerNormConfig};
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use libtest_mimic::{Failed, Trial};
 use zoo_backend::{Dtype, Opened};
-use zoo_fused::{add_dropout, dropout, layer_norm, relu_dropout};
+use zoo_kernels::recurrent::{Cell, Direction, RecurrentConfig};
+use zoo_kernels::{add_dropout, dropout, layer_norm, relu_dropout};
 use zoo_models::{GptConfig, PositionsConfig, Tokens, token_loss};
 use zoo_oracle::normals;
-use zoo_recurrent::{Cell, Direction, RecurrentConfig};
 
 use crate::drawn::drawn;
 use crate::support::{equal, numbers};

@@ -6,10 +6,10 @@ use burn::optim::GradientsParams;
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{Device, Int, Tensor};
 use libtest_mimic::{Failed, Trial};
+use zoo_kernels::recurrent::Cell;
 use zoo_models::han::Judged;
 use zoo_models::{Documents, Han, HanConfig, Limits, ModelError};
 use zoo_oracle::Precision;
-use zoo_recurrent::Cell;
 
 use crate::support::{self, numbers};
 

@@ -4,11 +4,11 @@ use burn::module::Param;
 use burn::nn::Linear;
 use burn::tensor::{Device, Distribution, Gradients, Tensor, TensorData};
 use libtest_mimic::{Failed, Trial};
-use zoo_oracle::{Precision, RecurrentAnswer, RecurrentInputs, RecurrentProblem, Tolerance, Unit};
-use zoo_recurrent::recurrence::{Given, recorded};
-use zoo_recurrent::{
+use zoo_kernels::recurrent::recurrence::{Given, recorded};
+use zoo_kernels::recurrent::{
     Cell, DirectedWeights, Direction, LayerState, Recurrent, RecurrentConfig, RecurrentState,
 };
+use zoo_oracle::{Precision, RecurrentAnswer, RecurrentInputs, RecurrentProblem, Tolerance, Unit};
 
 use crate::support::{is_refused, numbers};
 

@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::nn::{Dropout, LayerNorm};
 use burn::tensor::Tensor;
 use zoo_attention::{DecodeCache, MultiHeadAttention, Pattern};
-use zoo_fused::{add_dropout, layer_norm};
+use zoo_kernels::{add_dropout, layer_norm};
 
 use super::self_attention::{Sight, advance};
 use super::{FeedForward, Norm, learned};

@@ -8,7 +8,7 @@
 use burn::module::Module;
 use burn::nn::{Dropout, Linear};
 use burn::tensor::{Tensor, activation};
-use zoo_fused::{dropout, relu_dropout};
+use zoo_kernels::{dropout, relu_dropout};
 
 use super::Activation;
 

@@ -31,7 +31,7 @@ mod look;
 use burn::module::{DisplaySettings, Module, ModuleDisplay, Param};
 use burn::nn::{Dropout, Embedding, LayerNorm, Linear};
 use burn::tensor::{Tensor, TensorData};
-use zoo_fused::{dropout, layer_norm};
+use zoo_kernels::{dropout, layer_norm};
 
 pub use self::config::{ClassifierConfig, Pooling};
 pub use self::look::ClassifierLook;

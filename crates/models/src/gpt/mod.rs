@@ -27,7 +27,7 @@ mod look;
 use burn::module::{DisplaySettings, Module, ModuleDisplay};
 use burn::nn::{Dropout, Embedding, LayerNorm, Linear};
 use burn::tensor::{Int, Tensor};
-use zoo_fused::{dropout, layer_norm};
+use zoo_kernels::{dropout, layer_norm};
 
 pub use self::config::GptConfig;
 pub use self::generate::GptState;

@@ -3,7 +3,7 @@
 use burn::config::Config;
 use burn::nn::{DropoutConfig, EmbeddingConfig, Initializer, LinearConfig};
 use burn::tensor::Device;
-use zoo_recurrent::{Cell, Direction, RecurrentConfig};
+use zoo_kernels::recurrent::{Cell, Direction, RecurrentConfig};
 
 use super::Han;
 use crate::{ContextAttentionConfig, ModelError};

@@ -16,8 +16,8 @@ mod documents;
 use burn::module::{DisplaySettings, Module, ModuleDisplay};
 use burn::nn::{Dropout, Embedding, Linear};
 use burn::tensor::Tensor;
-use zoo_fused::dropout;
-use zoo_recurrent::Recurrent;
+use zoo_kernels::dropout;
+use zoo_kernels::recurrent::Recurrent;
 
 pub use self::config::HanConfig;
 pub use self::documents::Documents;

@@ -4,7 +4,7 @@ use burn::config::Config;
 use burn::nn::{DropoutConfig, EmbeddingConfig, LinearConfig};
 use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
-use zoo_recurrent::{Direction, RecurrentConfig};
+use zoo_kernels::recurrent::{Direction, RecurrentConfig};
 
 use super::Seq2Seq;
 use super::alignment::Alignment;

@@ -2,8 +2,8 @@
 
 use burn::tensor::activation::tanh;
 use burn::tensor::{Int, Tensor};
-use zoo_fused::dropout;
-use zoo_recurrent::{LayerState, RecurrentState};
+use zoo_kernels::dropout;
+use zoo_kernels::recurrent::{LayerState, RecurrentState};
 
 use super::alignment::Read;
 use super::{Feeding, Seq2Seq};

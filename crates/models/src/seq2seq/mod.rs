@@ -35,8 +35,8 @@ mod generate;
 use burn::module::{DisplaySettings, Module, ModuleDisplay};
 use burn::nn::{Dropout, Embedding, Linear};
 use burn::tensor::Tensor;
-use zoo_fused::dropout;
-use zoo_recurrent::Recurrent;
+use zoo_kernels::dropout;
+use zoo_kernels::recurrent::Recurrent;
 
 pub use self::alignment::Alignment;
 pub use self::config::{AlignmentConfig, Feeding, Seq2SeqConfig};

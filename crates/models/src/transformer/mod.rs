@@ -29,7 +29,7 @@ use burn::module::{DisplaySettings, Module, ModuleDisplay};
 use burn::nn::{Dropout, Embedding, LayerNorm, Linear};
 use burn::tensor::{Int, Tensor};
 use zoo_attention::Pattern;
-use zoo_fused::{dropout, layer_norm};
+use zoo_kernels::{dropout, layer_norm};
 
 pub use self::config::{TransformerConfig, Tying};
 pub use self::generate::TransformerState;

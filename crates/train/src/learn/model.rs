@@ -6,7 +6,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use zoo_attention::MultiHeadAttention;
 use zoo_data::{DocumentIds, LabelledIds, PairIds};
-use zoo_fused::smoothed_cross_entropy;
+use zoo_kernels::smoothed_cross_entropy;
 use zoo_models::{
     Classifier, Documents, Gpt, Han, ModelError, Seq2Seq, Tokens, Transformer, token_loss,
 };

@@ -1,10 +1,10 @@
-//! The config's optimizer: zoo-fused's Adam, or Burn's descent.
+//! The config's optimizer: zoo-kernels' Adam, or Burn's descent.
 
 use burn::optim::decay::WeightDecayConfig;
 use burn::optim::momentum::MomentumConfig;
 use burn::optim::{ModuleOptimizer, SgdConfig};
 use zoo_config::Optimizer;
-use zoo_fused::{AdamConfig, AdamKind};
+use zoo_kernels::{AdamConfig, AdamKind};
 
 /// Makes it, without a memory yet. Clipping is not its own: see `gradients.rs`.
 pub(crate) fn optimizer(said: &Optimizer) -> ModuleOptimizer {

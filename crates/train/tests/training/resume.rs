@@ -259,7 +259,7 @@ fn lost_parts(opened: &Opened) {
         (
             "optimizer",
             resumed(&|checkpoint| {
-                let empty = zoo_fused::AdamConfig::new(zoo_fused::AdamKind::Adam).init();
+                let empty = zoo_kernels::AdamConfig::new(zoo_kernels::AdamKind::Adam).init();
                 let bytes = empty.into_bytes().unwrap();
                 std::fs::write(checkpoint.join("optimizer.bpk"), &*bytes).unwrap();
             }),

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use zoo_kernels::cpu::Simd;
+
 use super::finite::{add_non_finite_by_key, add_non_finite_by_query, finite_copy};
 use super::kernel::{
     Into, KEYS, QUERIES, Scalars, clear_hidden, matmul, multiply, products_of_columns,
@@ -9,7 +11,6 @@ use super::kernel::{
 };
 use super::score::{Tile, finish_scores, write_factors};
 use super::scratch::Scratch;
-use super::simd::Simd;
 use super::{Call, Out, STATS, Upstream};
 use crate::AttentionShape;
 

@@ -8,13 +8,13 @@ use std::f32::consts::LOG2_E;
 use std::ops::Range;
 
 use rayon::prelude::*;
+use zoo_kernels::cpu::parallel::threads;
+use zoo_kernels::cpu::{InstructionSet, Simd};
 
-use super::Call;
 use super::kernel::KEYS;
-use super::kind::Kind;
 use super::score::{biased, soften};
 use super::scratch::Scratch;
-use super::simd::Simd;
+use super::{Call, dispatch};
 use crate::AttentionShape;
 use crate::pattern::rule::place;
 
@@ -47,14 +47,14 @@ pub(super) fn forward(call: &Call<'_>) -> (Vec<f32>, Vec<f32>) {
         .map(|example| call.plan.tiles(example, 0).collect())
         .collect();
     // A head's keys are one task, or several where there are fewer heads than threads.
-    let wanted = (2 * rayon::current_num_threads()).div_ceil(batch * kv_heads);
+    let wanted = (2 * threads()).div_ceil(batch * kv_heads);
     let most = tiles.iter().map(Vec::len).max().unwrap_or(0).max(1);
     let of_a_task = most.div_ceil(wanted).max(TILES_OF_A_TASK);
     let parts = most.div_ceil(of_a_task);
 
     let width = d_value + LARGEST_AND_SUM;
     let mut partial = vec![0.0; batch * kv_heads * parts * queries * width];
-    let run = Kind::here().forward_of_few();
+    let set = InstructionSet::detect();
     partial
         .par_chunks_mut(queries * width)
         .enumerate()
@@ -62,8 +62,8 @@ pub(super) fn forward(call: &Call<'_>) -> (Vec<f32>, Vec<f32>) {
             let (kv_head, part) = (task / parts, task % parts);
             let tiles = &tiles[kv_head / kv_heads];
             let some = tiles.len().min(part * of_a_task)..tiles.len().min((part + 1) * of_a_task);
-            // SAFETY: `run` was chosen for this processor.
-            unsafe { run(call, kv_head, &tiles[some], partial) };
+            // SAFETY: the processor has the set.
+            unsafe { dispatch::forward_of_few(set, call, kv_head, &tiles[some], partial) };
         });
     joined(&partial, [parts, queries, d_value])
 }
@@ -324,7 +324,7 @@ unsafe fn products<S: Simd, const Q: usize>(
             // SAFETY: squares of this size, as was just seen, and a register of products.
             unsafe {
                 let lanes = squares.as_ptr().add(q * square);
-                S::turn(lanes, S::LANES, turned.as_mut_ptr(), S::LANES);
+                S::transpose(lanes, S::LANES, turned.as_mut_ptr(), S::LANES);
                 let mut sums = [S::splat(0.0); 4];
                 for at in (0..S::LANES).step_by(4) {
                     for (next, sum) in sums.iter_mut().enumerate() {

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use zoo_kernels::cpu::Simd;
+
 use super::Call;
 use super::finite::{add_non_finite_by_key, finite_copy};
 use super::kernel::{
@@ -9,7 +11,6 @@ use super::kernel::{
 };
 use super::score::{Tile, finish_scores, write_factors};
 use super::scratch::Scratch;
-use super::simd::Simd;
 use crate::AttentionShape;
 
 /// One tile of queries, forward. `stats` gets the maximum and the sum of each row.

@@ -5,7 +5,7 @@
 //! values are read where they are, one number at a time, and all matmuls of the
 //! forward and the backward pass are the same one.
 
-use super::simd::Simd;
+use zoo_kernels::cpu::Simd;
 
 /// Queries in a tile: four AVX-512 registers, eight AVX2 ones.
 pub(super) const QUERIES: usize = 64;
@@ -165,7 +165,7 @@ unsafe fn transpose<S: Simd>(
     unsafe {
         for row in (0..whole_rows).step_by(S::LANES) {
             for column in (0..whole_columns).step_by(S::LANES) {
-                S::turn(
+                S::transpose(
                     from.add(row * from_stride + column),
                     from_stride,
                     into.add(column * into_stride + row),

@@ -6,22 +6,22 @@
 //! the same gradient.
 
 mod backward;
+mod dispatch;
 mod few;
 mod finite;
 mod forward;
 mod kernel;
-mod kind;
 mod score;
 mod scratch;
-mod simd;
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use rayon::prelude::*;
+use zoo_kernels::cpu::parallel::threads;
+use zoo_kernels::cpu::{InstructionSet, add};
 
 use self::kernel::{KEYS, QUERIES};
-pub(super) use self::kind::Kind;
 use self::scratch::Scratch;
 use super::ops::TiledSettings;
 use super::sight::Sights;
@@ -137,7 +137,7 @@ fn forward_by_tiles(call: &Call<'_>) -> (Vec<f32>, Vec<f32>) {
     let heads = shape.batch * shape.heads;
     let mut context = vec![0.0; heads * shape.seq_q * shape.d_value];
     let mut stats = vec![0.0; heads * shape.seq_q * STATS];
-    let run = Kind::here().forward();
+    let set = InstructionSet::detect();
     context
         .par_chunks_mut(shape.seq_q * shape.d_value)
         .zip(stats.par_chunks_mut(shape.seq_q * STATS))
@@ -150,8 +150,8 @@ fn forward_by_tiles(call: &Call<'_>) -> (Vec<f32>, Vec<f32>) {
                 .for_each(|(tile, (context, stats))| {
                     let first = tile * QUERIES;
                     let queries = first..first + stats.len() / STATS;
-                    // SAFETY: `run` was chosen for this processor.
-                    unsafe { run(call, head, queries, context, stats) };
+                    // SAFETY: the processor has the set.
+                    unsafe { dispatch::forward(set, call, head, queries, context, stats) };
                 });
         });
     (context, stats)
@@ -196,7 +196,7 @@ pub(super) fn backward(call: &Call<'_>, upstream: &Upstream<'_>) -> Gradients {
     let keys = shape.batch * shape.kv_heads * shape.seq_k;
     let mut d_key = vec![0.0; keys * shape.d_head];
     let mut d_value = vec![0.0; keys * shape.d_value];
-    let run = Kind::here().backward();
+    let set = InstructionSet::detect();
 
     // Queries of all heads that share a key and value head lie side by side.
     let of_kv_head = shape.group() * shape.seq_q;
@@ -229,8 +229,8 @@ pub(super) fn backward(call: &Call<'_>, upstream: &Upstream<'_>) -> Gradients {
                 tasks.push((rows.clone(), out));
             }
             tasks.into_par_iter().for_each(|(rows, out)| {
-                // SAFETY: `run` was chosen for this processor.
-                unsafe { run(call, upstream, kv_head, rows, out) };
+                // SAFETY: the processor has the set.
+                unsafe { dispatch::backward(set, call, upstream, kv_head, rows, out) };
             });
             for copy in copies.chunks_exact(of_both) {
                 add(d_key, &copy[..of_keys]);
@@ -261,10 +261,10 @@ pub(super) fn backward_of_bias(
     };
     let [batch, heads, seq_q, seq_k] = dims;
     let strides = [if seq_q > 1 { seq_k } else { 0 }, usize::from(seq_k > 1)];
-    let run = Kind::here().backward_of_bias();
+    let set = InstructionSet::detect();
     let run = |head: [usize; 2], row: usize, d_bias: &mut [f32]| {
-        // SAFETY: `run` was chosen for this processor.
-        unsafe { run(call, upstream, head, row, strides, d_bias) };
+        // SAFETY: the processor has the set.
+        unsafe { dispatch::backward_of_bias(set, call, upstream, head, row, strides, d_bias) };
     };
     let mut d_bias = vec![0.0; dims.iter().product()];
     d_bias
@@ -307,7 +307,7 @@ fn parts(call: &Call<'_>) -> Vec<Range<usize>> {
     let shape = call.shape;
     let heads = shape.batch * shape.kv_heads;
     let rows = shape.group() * call.plan.rows();
-    let wanted = (TASKS * rayon::current_num_threads()).div_ceil(heads);
+    let wanted = (TASKS * threads()).div_ceil(heads);
     // Each but the first takes a copy of its head's gradients: no more than are worth
     // their time and their memory.
     let copy = size_of::<f32>() * heads * shape.seq_k * (shape.d_head + shape.d_value);
@@ -325,12 +325,6 @@ const COPIES_AT_MOST: usize = 1 << 26;
 /// Queries in a row of tiles, counted over all heads that share keys and values.
 fn queries_in(call: &Call<'_>, row: usize) -> usize {
     call.plan.queries(row % call.plan.rows()).len()
-}
-
-fn add(into: &mut [f32], numbers: &[f32]) {
-    for (into, number) in into.iter_mut().zip(numbers) {
-        *into += number;
-    }
 }
 
 /// Where a task of the backward pass adds its gradients.

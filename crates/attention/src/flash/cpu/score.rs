@@ -6,9 +6,10 @@
 use std::f32::consts::LOG2_E;
 use std::ops::Range;
 
+use zoo_kernels::cpu::Simd;
+
 use super::Call;
 use super::kernel::{QUERIES, hide};
-use super::simd::Simd;
 use crate::Dropout;
 use crate::counter::draw;
 use crate::pattern::rule::place;
@@ -184,7 +185,7 @@ pub(super) fn write_factors(dropout: &Dropout, tile: &Tile, factors: &mut [f32])
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flash::cpu::simd::Portable;
+    use zoo_kernels::cpu::Portable;
 
     #[test]
     fn tanh_is_as_good_as_it_says() {

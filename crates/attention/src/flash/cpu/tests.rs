@@ -3,21 +3,6 @@
 use super::*;
 use crate::pattern::rule::Rule;
 
-/// Every kind this processor has.
-fn kinds() -> Vec<Kind> {
-    let mut kinds = vec![Kind::Portable];
-    #[cfg(target_arch = "x86_64")]
-    {
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            kinds.push(Kind::Avx2);
-        }
-        if is_x86_feature_detected!("avx512f") {
-            kinds.push(Kind::Avx512);
-        }
-    }
-    kinds
-}
-
 /// Numbers that are random enough: a multiplicative congruence.
 fn numbers(count: usize, mut seed: u64) -> Vec<f32> {
     let mut next = || {
@@ -53,7 +38,7 @@ const SHAPES: [AttentionShape; 2] = [
 /// Context, log-sum-exp, gradients by query, key, value and bias, with every option on,
 /// each tensor in memory that `place` provides.
 fn compute<T: AsMut<[f32]>>(
-    kind: Kind,
+    set: InstructionSet,
     shape: &AttentionShape,
     place: impl Fn(&[f32]) -> T,
 ) -> [Vec<f32>; 6] {
@@ -105,8 +90,8 @@ fn compute<T: AsMut<[f32]>>(
             let mut some_context = zeros(queries.len() * d_value);
             let mut some_sums = zeros(STATS * queries.len());
             let (into, sums) = (some_context.as_mut(), some_sums.as_mut());
-            // SAFETY: the kind is one that this processor has, and the slices are of the call.
-            unsafe { kind.forward()(&call, head, queries, into, sums) };
+            // SAFETY: the set is one that this processor has, and the slices are of the call.
+            unsafe { dispatch::forward(set, &call, head, queries, into, sums) };
             context.extend_from_slice(into);
             stats.extend_from_slice(sums);
         }
@@ -126,12 +111,21 @@ fn compute<T: AsMut<[f32]>>(
         d_key: d_key.as_mut(),
         d_value: d_value_sum.as_mut(),
     };
-    // SAFETY: the kind is one that this processor has, and the slices are of the call.
-    unsafe { kind.backward()(&call, &upstream, 0, 0..4, out) };
+    // SAFETY: the set is one that this processor has, and the slices are of the call.
+    unsafe { dispatch::backward(set, &call, &upstream, 0, 0..4, out) };
     let mut d_bias = zeros(QUERIES * seq_k);
-    let run = kind.backward_of_bias();
-    // SAFETY: the kind is one that this processor has, and the slices are of the call.
-    unsafe { run(&call, &upstream, [0, 1], 0, [seq_k, 1], d_bias.as_mut()) };
+    // SAFETY: the set is one that this processor has, and the slices are of the call.
+    unsafe {
+        dispatch::backward_of_bias(
+            set,
+            &call,
+            &upstream,
+            [0, 1],
+            0,
+            [seq_k, 1],
+            d_bias.as_mut(),
+        );
+    }
     let copy = |mut tensor: T| tensor.as_mut().to_vec();
     [
         context,
@@ -147,7 +141,7 @@ fn compute<T: AsMut<[f32]>>(
 /// with nothing hidden and no bias: by the kernel for a few, in two parts of the keys, and by that for
 /// many. Both contexts.
 fn compute_few<T: AsMut<[f32]>>(
-    kind: Kind,
+    set: InstructionSet,
     shape: &AttentionShape,
     hides: bool,
     place: impl Fn(&[f32]) -> T,
@@ -194,16 +188,16 @@ fn compute_few<T: AsMut<[f32]>>(
     let mut partial = Vec::new();
     for some in [first, second] {
         let mut part = place(&vec![0.0; 2 * seq_q * (d_value + 2)]);
-        // SAFETY: the kind is one that this processor has, and the slices are of the call.
-        unsafe { kind.forward_of_few()(&call, 0, some, part.as_mut()) };
+        // SAFETY: the set is one that this processor has, and the slices are of the call.
+        unsafe { dispatch::forward_of_few(set, &call, 0, some, part.as_mut()) };
         partial.extend_from_slice(part.as_mut());
     }
     let (few, few_sums) = few::joined(&partial, [2, 2 * seq_q, d_value]);
     let (mut many, mut many_sums) = (vec![], vec![]);
     for head in 0..2 {
         let (mut context, mut sums) = (vec![0.0; seq_q * d_value], vec![0.0; STATS * seq_q]);
-        // SAFETY: the kind is one that this processor has, and the slices are of the call.
-        unsafe { kind.forward()(&call, head, 0..seq_q, &mut context, &mut sums) };
+        // SAFETY: the set is one that this processor has, and the slices are of the call.
+        unsafe { dispatch::forward(set, &call, head, 0..seq_q, &mut context, &mut sums) };
         many.extend(context);
         many_sums.extend(sums);
     }
@@ -217,18 +211,18 @@ fn a_few_queries_get_what_they_get_among_many() {
             .iter()
             .flat_map(|shape| [(shape, true), (shape, false)])
     };
-    for (kind, (shape, hides)) in kinds()
+    for (set, (shape, hides)) in InstructionSet::available()
         .into_iter()
-        .flat_map(|kind| shapes().map(move |case| (kind, case)))
+        .flat_map(|set| shapes().map(move |case| (set, case)))
     {
-        let [few, many] = compute_few(kind, shape, hides, <[f32]>::to_vec);
+        let [few, many] = compute_few(set, shape, hides, <[f32]>::to_vec);
         for (a, b) in few.iter().zip(&many) {
-            assert!((a - b).abs() <= 1e-5, "{}: {a} and {b}", kind.body());
+            assert!((a - b).abs() <= 1e-5, "{set:?}: {a} and {b}");
         }
         #[cfg(unix)]
         for edge in [guarded::Edge::End, guarded::Edge::Start] {
-            let fenced = compute_few(kind, shape, hides, |n| guarded::Guarded::new(n, edge));
-            assert_eq!(fenced, [few.clone(), many.clone()], "{}", kind.body());
+            let fenced = compute_few(set, shape, hides, |n| guarded::Guarded::new(n, edge));
+            assert_eq!(fenced, [few.clone(), many.clone()], "{set:?}");
         }
     }
 }
@@ -236,9 +230,9 @@ fn a_few_queries_get_what_they_get_among_many() {
 #[test]
 fn kinds_agree() {
     for shape in &SHAPES {
-        let results: Vec<_> = kinds()
+        let results: Vec<_> = InstructionSet::available()
             .into_iter()
-            .map(|kind| compute(kind, shape, <[f32]>::to_vec))
+            .map(|set| compute(set, shape, <[f32]>::to_vec))
             .collect();
         for other in &results[1..] {
             for (a, b) in results[0].iter().zip(other) {
@@ -256,14 +250,14 @@ fn kinds_agree() {
 #[cfg(unix)]
 #[test]
 fn kernels_stay_within_their_tensors() {
-    for (kind, shape) in kinds()
+    for (set, shape) in InstructionSet::available()
         .into_iter()
-        .flat_map(|kind| SHAPES.iter().map(move |shape| (kind, shape)))
+        .flat_map(|set| SHAPES.iter().map(move |shape| (set, shape)))
     {
-        let free = compute(kind, shape, <[f32]>::to_vec);
+        let free = compute(set, shape, <[f32]>::to_vec);
         for edge in [guarded::Edge::End, guarded::Edge::Start] {
-            let fenced = compute(kind, shape, |numbers| guarded::Guarded::new(numbers, edge));
-            assert_eq!(fenced, free, "{}", kind.body());
+            let fenced = compute(set, shape, |numbers| guarded::Guarded::new(numbers, edge));
+            assert_eq!(fenced, free, "{set:?}");
         }
     }
 }

@@ -46,7 +46,7 @@ fn message(call: impl FnOnce()) -> String {
 #[test]
 fn inputs_on_another_device_are_refused() {
     let here = || burn_tensor(on_cpu());
-    let elsewhere = || burn_tensor(zoo_aten::meta(&DIMS));
+    let elsewhere = || burn_tensor(zoo_kernels::aten::meta(&DIMS));
     let full = AttentionOptions::new();
     let expected =
         "must be on the device of query, Device<LibTorch(Cpu)>, got Device<LibTorch(Mps)>";
@@ -58,7 +58,7 @@ fn inputs_on_another_device_are_refused() {
         message(|| drop(flash(here(), here(), elsewhere(), &full))),
         format!("flash attention: value {expected}")
     );
-    let bias = || burn_tensor(zoo_aten::meta(&[1, 1, 5, 5]));
+    let bias = || burn_tensor(zoo_kernels::aten::meta(&[1, 1, 5, 5]));
     assert_eq!(
         message(|| {
             let options = AttentionOptions::new().with_bias(bias());
@@ -68,7 +68,7 @@ fn inputs_on_another_device_are_refused() {
     );
     assert_eq!(
         message(|| {
-            let mask = burn_mask(zoo_aten::meta(&[1, 1, 5, 5]));
+            let mask = burn_mask(zoo_kernels::aten::meta(&[1, 1, 5, 5]));
             let options = AttentionOptions::new().with_pattern(Pattern::Dense(mask));
             drop(flash(here(), here(), here(), &options));
         }),
@@ -134,14 +134,14 @@ fn a_backward_pass_reads_no_tensor_that_does_not_fit() {
     backward(|_, _| {});
     let got =
         |change: fn(&mut Saved<LibTorch>, &mut Arrived<LibTorch>)| message(|| backward(change));
-    let prefix = "flash attention: LibTorch's access to host memory failed: the tensor must be \
+    let prefix = "LibTorch's access to host memory failed: the tensor must be \
                   Strided Float on cpu, got ";
     assert_eq!(
-        got(|_, arrived| arrived.d_context = TchTensor::new(zoo_aten::meta(&DIMS))),
+        got(|_, arrived| arrived.d_context = TchTensor::new(zoo_kernels::aten::meta(&DIMS))),
         format!("{prefix}Strided Float [1, 2, 5, 8] on meta")
     );
     assert_eq!(
-        got(|saved, _| saved.key = TchTensor::new(zoo_aten::meta(&DIMS))),
+        got(|saved, _| saved.key = TchTensor::new(zoo_kernels::aten::meta(&DIMS))),
         format!("{prefix}Strided Float [1, 2, 5, 8] on meta")
     );
     assert_eq!(

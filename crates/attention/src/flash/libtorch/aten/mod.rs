@@ -1,0 +1,411 @@
+//! LibTorch's own attention kernels, for CUDA devices.
+//!
+//! There are three: [flash](flash), in half precision, for everything, causal sequences and
+//! windows; [cuDNN's](cudnn), for long ones of these; and the [memory-efficient](efficient) one,
+//! in any precision, with a bias, lengths and dropout. Windows that the first cannot compute are
+//! [cut into chunks](chunks) for the last. What none can be told goes through the [tile
+//! loops](crate::flash::portable).
+
+mod chunks;
+mod cudnn;
+mod efficient;
+mod flash;
+mod known;
+#[cfg(test)]
+mod stand_in;
+
+use burn::backend::LibTorch;
+use burn::backend::libtorch::TchTensor;
+use tch::{Device, Kind, Tensor};
+
+use crate::AttentionShape;
+use crate::flash::ops::{Arrived, Bias, InputGradients, MoreHidden, Saved, TiledSettings};
+use crate::pattern::rule::Rule;
+
+/// Which kernel computes a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Way {
+    Flash(Seen),
+    Cudnn(Seen),
+    Efficient(Seen),
+    /// Keys up to so many before a query's own place and after it.
+    Chunks([usize; 2]),
+}
+
+/// Who sees whom, as far as the kernels can be told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Seen {
+    is_causal: bool,
+    /// Keys before a query's own place and after it.
+    window: Option<[usize; 2]>,
+    /// Keys that each example has.
+    lengths: Option<Vec<usize>>,
+}
+
+impl Seen {
+    /// What a rule shows, if it can be said so.
+    fn by(rule: &Rule, shape: &AttentionShape) -> Option<Self> {
+        let &AttentionShape { seq_q, seq_k, .. } = shape;
+        match rule {
+            Rule::Full => Some(Self::default()),
+            // One query level with the last key sees everything.
+            Rule::Causal if seq_q == 1 => Some(Self::default()),
+            // With more queries than keys, the first see nothing, which is not expected.
+            Rule::Causal if seq_q <= seq_k => Some(Self {
+                is_causal: true,
+                ..Self::default()
+            }),
+            &Rule::Window { left, right } if seq_q == seq_k => Some(match [left, right] {
+                [left, right] if left.min(right) >= seq_k - 1 => Self::default(),
+                [left, 0] if left >= seq_k - 1 => Self {
+                    is_causal: true,
+                    ..Self::default()
+                },
+                sides => Self {
+                    window: Some(sides.map(|side| side.min(seq_k))),
+                    ..Self::default()
+                },
+            }),
+            // Nor that an example has no key at all.
+            Rule::KeyLengths(lengths) if !lengths.contains(&0) => Some(Self {
+                lengths: lengths
+                    .iter()
+                    .any(|length| *length < seq_k)
+                    .then(|| lengths.clone()),
+                ..Self::default()
+            }),
+            Rule::And(a, b) => Self::by(a, shape)?.and(Self::by(b, shape)?),
+            _ => None,
+        }
+    }
+
+    fn and(self, other: Self) -> Option<Self> {
+        let lengths = match (self.lengths, other.lengths) {
+            (Some(_), Some(_)) => return None,
+            (a, b) => a.or(b),
+        };
+        let is_causal = self.is_causal || other.is_causal;
+        Some(match (self.window, other.window) {
+            (Some(_), Some(_)) => return None,
+            (None, None) => Self {
+                is_causal,
+                window: None,
+                lengths,
+            },
+            (Some([left, right]), None) | (None, Some([left, right])) => Self {
+                is_causal: false,
+                window: Some([left, if is_causal { 0 } else { right }]),
+                lengths,
+            },
+        })
+    }
+}
+
+/// Whether a call on a CUDA device is one they can compute in numbers of this kind: with what
+/// the settings say, and whether more is hidden or added.
+pub(super) fn can(device: Device, kind: Kind, has_more: bool, settings: &TiledSettings) -> bool {
+    way(device, kind, has_more, settings).is_some()
+}
+
+fn way_of(query: &TchTensor, has_more: bool, settings: &TiledSettings) -> Option<Way> {
+    let query = &query.tensor;
+    way(query.device(), query.kind(), has_more, settings)
+}
+
+fn way(device: Device, kind: Kind, has_more: bool, settings: &TiledSettings) -> Option<Way> {
+    let AttentionShape {
+        batch,
+        heads,
+        seq_q,
+        seq_k,
+        d_head,
+        d_value,
+        ..
+    } = settings.shape;
+    let seen = Seen::by(&settings.rule, &settings.shape)?;
+    let is_plain = settings.softcap.is_none() && settings.alibi.is_none();
+    // Rows are read 16 bytes at a time.
+    let step = numbers_at_once(kind);
+    let is_aligned = d_head.is_multiple_of(step) && d_value.is_multiple_of(step);
+    // Their grids have no room for more.
+    let fits = batch.saturating_mul(heads) <= u16::MAX as usize;
+    // With one key alone nothing is to be learned of queries and keys, and their gradients
+    // are the rounding of that nothing.
+    let is_several = seq_k > 1;
+    if !(is_plain && is_aligned && fits && is_several) {
+        return None;
+    }
+    let is_bare = !has_more && seen.lengths.is_none() && settings.dropout.is_none();
+    let is_half = kind != Kind::Float;
+    if is_bare && is_half && d_head == d_value && d_head <= 256 && flash::works_on(device) {
+        let is_cudnns = cudnn::takes(device, &seen, &settings.shape);
+        return Some(if is_cudnns {
+            Way::Cudnn(seen)
+        } else {
+            Way::Flash(seen)
+        });
+    }
+    // Their backward pass alone knows which weights were dropped, and has no gradient for a bias
+    // that stands for many.
+    if settings.dropout.is_some() && has_more {
+        return None;
+    }
+    // What is hidden is so by a number that is lower than any score: f16 has none. Under a
+    // mask that leaves queries nothing to see, the kernel for bf16 passed back no numbers.
+    if is_half && has_more || kind == Kind::Half && seen.lengths.is_some() {
+        return None;
+    }
+    match seen.window {
+        None => Some(Way::Efficient(seen)),
+        // Chunks pay where there are several of them.
+        Some(sides) if is_bare && chunks::pay(seq_q, sides) => Some(Way::Chunks(sides)),
+        Some(_) => None,
+    }
+}
+
+/// Numbers in 16 bytes.
+fn numbers_at_once(kind: Kind) -> usize {
+    match kind {
+        Kind::Float => 4,
+        _ => 8,
+    }
+}
+
+/// A tensor as the kernels can read it: numbers of a row side by side, rows 16 bytes or a
+/// multiple apart, the first at such a place.
+fn laid_out(tensor: &Tensor) -> Tensor {
+    let step = numbers_at_once(tensor.kind()) as i64;
+    match tensor.stride().split_last() {
+        Some((1, others))
+            if others.iter().all(|stride| stride % step == 0)
+                && (tensor.data_ptr() as usize).is_multiple_of(16) =>
+        {
+            tensor.shallow_clone()
+        }
+        _ => tensor.contiguous(),
+    }
+}
+
+/// Context and log-sum-exp.
+pub(super) fn forward(
+    [query, key, value]: [&TchTensor; 3],
+    hidden: &MoreHidden<LibTorch>,
+    bias: &Bias<LibTorch>,
+    settings: &TiledSettings,
+) -> (TchTensor, TchTensor) {
+    let tensors = [query, key, value].map(|tensor| laid_out(&tensor.tensor));
+    let has_more = has_more(hidden, bias);
+    let [context, log_sum_exp] = match way_of(query, has_more, settings) {
+        Some(Way::Flash(seen)) => flash::forward(&tensors, &seen, settings),
+        Some(Way::Cudnn(seen)) => cudnn::forward(&tensors, &seen, settings),
+        Some(Way::Chunks(sides)) => chunks::forward(&tensors, sides, settings),
+        Some(Way::Efficient(seen)) => {
+            let added = efficient::Added::new(hidden, bias, &seen, &tensors[0], settings);
+            efficient::forward(&tensors, &added, settings)
+        }
+        None => unreachable!("asked before whether it can be computed"),
+    };
+    (TchTensor::new(context), TchTensor::new(log_sum_exp))
+}
+
+/// Whether the kernels computed what they should: they multiply the values of masked keys by
+/// zero, which NaN survives, and their backward passes start from the log-sum-exp, which has no
+/// digits left for the sum of the exponentials where scores are large. The host waits for the
+/// answer.
+pub(super) fn is_exact(
+    [key, value]: [&TchTensor; 2],
+    log_sum_exp: &TchTensor,
+    may_hide: bool,
+) -> bool {
+    let (key, value, log_sum_exp) = (&key.tensor, &value.tensor, &log_sum_exp.tensor);
+    if log_sum_exp.numel() == 0 {
+        return true;
+    }
+    // At this size the rounding of a log-sum-exp changes weights by as much as that of half
+    // precision does, or by 6e-5.
+    let bound = match key.kind() {
+        Kind::Float => 1024.0,
+        _ => 65_536.0,
+    };
+    let blind = log_sum_exp.le(efficient::BLIND);
+    let mut exact = largest(&log_sum_exp.masked_fill(&blind, 0.0)).le(bound);
+    if may_hide {
+        exact = exact.logical_and(&largest(key).isfinite());
+        exact = exact.logical_and(&largest(value).isfinite());
+    }
+    exact.int64_value(&[]) != 0
+}
+
+/// Whether masked keys or values are NaN or infinite. The host waits for the answer.
+pub(super) fn has_non_finite(tensors: [&TchTensor; 2]) -> bool {
+    let mut finite = tensors
+        .iter()
+        .filter(|tensor| tensor.tensor.numel() > 0)
+        .map(|tensor| largest(&tensor.tensor).isfinite());
+    let Some(first) = finite.next() else {
+        return false;
+    };
+    let all = finite.fold(first, |all, more| all.logical_and(&more));
+    all.int64_value(&[]) == 0
+}
+
+/// The largest absolute value, in one pass; NaN if there is one.
+fn largest(tensor: &Tensor) -> Tensor {
+    let (least, most) = tensor.aminmax(None::<i64>, false);
+    most.maximum(&least.neg())
+}
+
+/// The gradients by query, key and value, and by a bias if that is wanted; `None` where
+/// their backward pass cannot compute what the forward pass did.
+pub(super) fn backward(
+    saved: &Saved<LibTorch>,
+    arrived: &Arrived<LibTorch>,
+    settings: &TiledSettings,
+) -> Option<InputGradients<LibTorch>> {
+    // There is no way in for a gradient by the log-sum-exp.
+    if arrived.d_log_sum_exp.is_some() {
+        return None;
+    }
+    // A bias that stands for many would have a gradient for each of them.
+    let dims = settings.shape;
+    let places = dims.batch * dims.heads * dims.seq_q * dims.seq_k;
+    let is_whole = |bias: &TchTensor| bias.tensor.numel() == places;
+    if arrived.wants_bias && !saved.bias.as_ref().is_some_and(is_whole) {
+        return None;
+    }
+    let (context, arriving) = (&saved.context.tensor, &arrived.d_context.tensor);
+    assert!(
+        arriving.size() == context.size()
+            && arriving.kind() == context.kind()
+            && arriving.device() == context.device(),
+        "flash attention: the upstream gradient must be {:?} {:?} on {:?} like the context, got \
+         {:?} {:?} on {:?}",
+        context.kind(),
+        context.size(),
+        context.device(),
+        arriving.kind(),
+        arriving.size(),
+        arriving.device()
+    );
+    let tensors = [&saved.query, &saved.key, &saved.value].map(|tensor| laid_out(&tensor.tensor));
+    let results = Results {
+        context: &saved.context.tensor,
+        log_sum_exp: &saved.stats.tensor,
+        d_context: &arrived.d_context.tensor,
+    };
+    let has_more = has_more(&saved.hidden, &saved.bias);
+    let (gradients, d_bias) = match way_of(&saved.query, has_more, settings)? {
+        Way::Flash(seen) => (flash::backward(&tensors, &results, &seen, settings), None),
+        Way::Cudnn(seen) => (cudnn::backward(&tensors, &results, &seen, settings), None),
+        Way::Chunks(sides) => (chunks::backward(&tensors, &results, sides, settings), None),
+        Way::Efficient(seen) => {
+            let added =
+                efficient::Added::new(&saved.hidden, &saved.bias, &seen, &tensors[0], settings);
+            efficient::backward(&tensors, &results, &added, settings, arrived.wants_bias)
+        }
+    };
+    let [query, key, value] = gradients.map(TchTensor::new);
+    Some(InputGradients {
+        query,
+        key,
+        value,
+        bias: d_bias.map(TchTensor::new),
+    })
+}
+
+/// What the forward pass gave, and what arrives at it.
+struct Results<'a> {
+    context: &'a Tensor,
+    /// `[batch, heads, seq_q, 1]`
+    log_sum_exp: &'a Tensor,
+    d_context: &'a Tensor,
+}
+
+/// Whether more is hidden or added than the settings say.
+pub(super) fn has_more(hidden: &MoreHidden<LibTorch>, bias: &Bias<LibTorch>) -> bool {
+    !matches!((hidden, bias), (MoreHidden::Nothing, Bias::Nothing))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tensor(elements: &[f32]) -> TchTensor {
+        let tensor = Tensor::from_slice(elements);
+        TchTensor::new(tensor.reshape([1, 1, elements.len() as i64, 1]))
+    }
+
+    #[test]
+    fn what_kernels_do_not_compute_exactly_is_found() {
+        let ordinary = tensor(&[1.0, -3.0, f32::MAX]);
+        let exact = |key: &[f32], log_sum_exp: &[f32], may_hide| {
+            is_exact([&tensor(key), &ordinary], &tensor(log_sum_exp), may_hide)
+        };
+        assert!(exact(&[1.0, 2.0], &[-1000.0, 1000.0], true));
+        // Large scores, by themselves or by a bias.
+        assert!(!exact(&[1.0, 2.0], &[0.0, 2000.0], true));
+        assert!(!exact(&[1.0, 2.0], &[0.0, -1e9], false));
+        // A fully masked row has no scores.
+        assert!(exact(&[1.0, 2.0], &[0.0, efficient::LOWEST as f32], true));
+        for garbage in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            assert!(!exact(&[1.0, garbage], &[0.0, 1.0], true));
+            // Where nothing is masked, it reaches what it should.
+            assert!(exact(&[1.0, garbage], &[0.0, 1.0], false));
+            assert!(has_non_finite([&ordinary, &tensor(&[garbage])]));
+        }
+        assert!(!has_non_finite([&ordinary, &ordinary]));
+        assert!(!has_non_finite([&ordinary, &tensor(&[])]));
+        let half = TchTensor::new(ordinary.tensor.clamp(-10.0, 10.0).to_kind(Kind::Half));
+        assert!(is_exact([&half, &half], &tensor(&[2000.0]), true));
+    }
+
+    fn seen(rule: &Rule, seq_q: usize, seq_k: usize) -> Option<Seen> {
+        let shape = AttentionShape {
+            batch: 2,
+            heads: 1,
+            kv_heads: 1,
+            seq_q,
+            seq_k,
+            d_head: 8,
+            d_value: 8,
+        };
+        Seen::by(rule, &shape)
+    }
+
+    #[test]
+    fn what_kernels_can_be_told_is_told_as_it_is() {
+        let all = Seen::default();
+        let causal = Seen {
+            is_causal: true,
+            ..Seen::default()
+        };
+        let window = |left, right| Seen {
+            window: Some([left, right]),
+            ..Seen::default()
+        };
+        let rule = |left, right| Rule::Window { left, right };
+        assert_eq!(seen(&Rule::Full, 5, 9), Some(all.clone()));
+        assert_eq!(seen(&Rule::Causal, 9, 9), Some(causal.clone()));
+        assert_eq!(seen(&Rule::Causal, 1, 9), Some(all.clone()));
+        assert_eq!(seen(&Rule::Causal, 9, 5), None);
+        assert_eq!(seen(&rule(3, 1), 9, 9), Some(window(3, 1)));
+        assert_eq!(seen(&rule(3, 1), 8, 9), None);
+        assert_eq!(seen(&rule(8, 8), 9, 9), Some(all.clone()));
+        assert_eq!(seen(&rule(8, 0), 9, 9), Some(causal));
+        assert_eq!(
+            seen(&rule(3, 2).and(Rule::Causal), 9, 9),
+            Some(window(3, 0))
+        );
+        assert_eq!(seen(&rule(3, 2).and(rule(1, 1)), 9, 9), None);
+        assert_eq!(seen(&Rule::Strided { stride: 2 }, 9, 9), None);
+        assert_eq!(seen(&Rule::KeyLengths(vec![9, 9]), 9, 9), Some(all));
+        assert_eq!(seen(&Rule::KeyLengths(vec![9, 0]), 9, 9), None);
+        let lengths = Rule::KeyLengths(vec![9, 4]).and(Rule::Causal);
+        let both = Seen {
+            is_causal: true,
+            lengths: Some(vec![9, 4]),
+            window: None,
+        };
+        assert_eq!(seen(&lengths, 9, 9), Some(both));
+    }
+}

@@ -1,0 +1,52 @@
+//! The op of the backends whose tensors lie in the host's memory, or may.
+
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{Backend, backend_extension};
+
+use super::{Step, cpu};
+use crate::hosts::DeviceKernels;
+
+/// A step of Adam. All tensors are `f32`.
+#[backend_extension(
+    Flex: cfg(feature = "flex"),
+    NdArray: cfg(feature = "ndarray"),
+    LibTorch: cfg(feature = "tch"),
+)]
+pub(crate) trait AdamStep: Backend {
+    /// The parameter and both moments after the step.
+    #[allow(unused_variables)] // with no backend compiled in, nothing is called
+    fn adam_step(
+        tensor: FloatTensor<Self>,
+        gradient: FloatTensor<Self>,
+        first: FloatTensor<Self>,
+        second: FloatTensor<Self>,
+        step: Step,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
+}
+
+impl<B: DeviceKernels> AdamStep for B {
+    fn adam_step(
+        tensor: FloatTensor<B>,
+        gradient: FloatTensor<B>,
+        first: FloatTensor<B>,
+        second: FloatTensor<B>,
+        step: Step,
+    ) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
+        if !B::is_on_host(&tensor) {
+            return B::adam([tensor, first, second], gradient, step).into();
+        }
+        let (mut tensor, mut first, mut second) = (
+            B::into_unique(tensor),
+            B::into_unique(first),
+            B::into_unique(second),
+        );
+        cpu::adam_step(
+            B::elements_mut(&mut tensor),
+            &B::elements(&gradient),
+            B::elements_mut(&mut first),
+            B::elements_mut(&mut second),
+            step,
+        );
+        (tensor, first, second)
+    }
+}

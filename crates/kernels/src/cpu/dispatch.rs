@@ -1,0 +1,102 @@
+//! Which instructions the processor has, and functions that are compiled for each of them.
+
+/// A set of instructions that kernels are compiled for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InstructionSet {
+    /// AVX-512 F, DQ and VL.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    /// AVX2 and FMA.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// What every processor of the target has: NEON, SSE, or none.
+    Portable,
+}
+
+impl InstructionSet {
+    /// The best set that this processor has. The standard library asks the processor once.
+    pub fn detect() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            let has_avx512 = is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl");
+            return if has_avx512 { Self::Avx512 } else { Self::Avx2 };
+        }
+        Self::Portable
+    }
+
+    /// All sets that this processor has, for tests that compare them.
+    #[doc(hidden)]
+    pub fn available() -> Vec<Self> {
+        match Self::detect() {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => vec![Self::Portable, Self::Avx2, Self::Avx512],
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => vec![Self::Portable, Self::Avx2],
+            Self::Portable => vec![Self::Portable],
+        }
+    }
+}
+
+/// A function that is compiled once for each [`InstructionSet`](crate::cpu::InstructionSet), from
+/// an `#[inline(always)]` function of the same arguments.
+///
+/// `unsafe fn name(..) by kernel` calls `kernel::<S>` of some [`Simd`](crate::cpu::Simd). It
+/// takes the instruction set as its first argument, which must be one that the processor has.
+///
+/// `fn name(..) by kernel` calls `kernel`, which the compiler vectorizes by itself, for the best
+/// set that the processor has.
+#[macro_export]
+macro_rules! dispatch {
+    ($(#[$meta:meta])* $vis:vis unsafe fn $name:ident($($arg:ident: $kind:ty),* $(,)?) by $kernel:ident;) => {
+        $(#[$meta])*
+        ///
+        /// # Safety
+        ///
+        /// The processor has the instruction set, and the arguments fit together.
+        #[allow(clippy::too_many_arguments)]
+        $vis unsafe fn $name(set: $crate::cpu::InstructionSet, $($arg: $kind),*) {
+            // SAFETY: the instructions are enabled around each; the caller promised the rest.
+            $crate::dispatch!(@compiled set, ($($arg: $kind),*);
+                unsafe { $kernel::<$crate::cpu::Avx512>($($arg),*) },
+                unsafe { $kernel::<$crate::cpu::Avx2>($($arg),*) },
+                unsafe { $kernel::<$crate::cpu::Portable>($($arg),*) })
+        }
+    };
+    ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $kind:ty),* $(,)?) $(-> $result:ident)? by $kernel:ident;) => {
+        $(#[$meta])*
+        #[allow(clippy::too_many_arguments)]
+        $vis fn $name($($arg: $kind),*) $(-> $result)? {
+            let set = $crate::cpu::InstructionSet::detect();
+            $crate::dispatch!(@compiled set, ($($arg: $kind),*) $(-> $result)?;
+                $kernel($($arg),*), $kernel($($arg),*), $kernel($($arg),*))
+        }
+    };
+    (@compiled $set:ident, ($($arg:ident: $kind:ty),*) $(-> $result:ident)?;
+        $avx512:expr, $avx2:expr, $portable:expr) => {{
+        #[cfg(target_arch = "x86_64")]
+        {
+            #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
+            #[allow(clippy::too_many_arguments)]
+            fn avx512($($arg: $kind),*) $(-> $result)? {
+                $avx512
+            }
+            #[target_feature(enable = "avx2,fma")]
+            #[allow(clippy::too_many_arguments)]
+            fn avx2($($arg: $kind),*) $(-> $result)? {
+                $avx2
+            }
+            match $set {
+                // SAFETY: the processor has the instructions.
+                $crate::cpu::InstructionSet::Avx512 => return unsafe { avx512($($arg),*) },
+                // SAFETY: as above.
+                $crate::cpu::InstructionSet::Avx2 => return unsafe { avx2($($arg),*) },
+                $crate::cpu::InstructionSet::Portable => {}
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = $set;
+        $portable
+    }};
+}

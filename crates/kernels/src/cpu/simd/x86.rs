@@ -1,0 +1,266 @@
+//! AVX-512 and AVX2.
+
+use std::arch::x86_64::*;
+
+use super::{LOWEST, POLYNOMIAL, Simd};
+
+/// Methods that are one instruction each.
+macro_rules! instructions {
+    ($(fn $name:ident($($arg:ident: $kind:ty),*) -> $result:ty = $instruction:ident;)*) => {$(
+        #[inline(always)]
+        unsafe fn $name($($arg: $kind),*) -> $result {
+            unsafe { $instruction($($arg),*) }
+        }
+    )*};
+}
+
+/// 16 elements in each of 32 registers: AVX-512F.
+#[derive(Debug, Clone, Copy)]
+pub struct Avx512;
+
+impl Simd for Avx512 {
+    type Vector = __m512;
+    const LANES: usize = 16;
+    const WIDE: usize = 4;
+
+    instructions! {
+        fn splat(x: f32) -> __m512 = _mm512_set1_ps;
+        fn load(from: *const f32) -> __m512 = _mm512_loadu_ps;
+        fn store(to: *mut f32, x: __m512) -> () = _mm512_storeu_ps;
+        fn add(a: __m512, b: __m512) -> __m512 = _mm512_add_ps;
+        fn sub(a: __m512, b: __m512) -> __m512 = _mm512_sub_ps;
+        fn mul(a: __m512, b: __m512) -> __m512 = _mm512_mul_ps;
+        fn div(a: __m512, b: __m512) -> __m512 = _mm512_div_ps;
+        fn fma(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fmadd_ps;
+        fn max(a: __m512, b: __m512) -> __m512 = _mm512_max_ps;
+        fn min(a: __m512, b: __m512) -> __m512 = _mm512_min_ps;
+    }
+
+    #[inline(always)]
+    unsafe fn load_some(from: *const f32, count: usize) -> __m512 {
+        unsafe { _mm512_maskz_loadu_ps(first(count), from) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_some(to: *mut f32, x: __m512, count: usize) {
+        unsafe { _mm512_mask_storeu_ps(to, first(count), x) }
+    }
+
+    #[inline(always)]
+    unsafe fn inverse(x: __m512) -> __m512 {
+        // A division takes as long as five of these; one step of Newton's makes 14 bits
+        // all of them.
+        unsafe {
+            let about = _mm512_rcp14_ps(x);
+            let error = _mm512_fnmadd_ps(x, about, _mm512_set1_ps(1.0));
+            _mm512_fmadd_ps(about, error, about)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn above(a: __m512, b: __m512) -> u64 {
+        unsafe { u64::from(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b)) }
+    }
+
+    #[inline(always)]
+    unsafe fn choose(bits: u64, a: __m512, b: __m512) -> __m512 {
+        unsafe { _mm512_mask_blend_ps(bits as u16, b, a) }
+    }
+
+    #[inline(always)]
+    unsafe fn round(x: __m512) -> __m512 {
+        unsafe { _mm512_roundscale_ps::<8>(x) } // to nearest, no exceptions
+    }
+
+    #[inline(always)]
+    unsafe fn power_of_two(x: __m512) -> __m512 {
+        unsafe { _mm512_scalef_ps(_mm512_set1_ps(1.0), x) }
+    }
+
+    #[inline(always)]
+    unsafe fn exp2(x: __m512) -> __m512 {
+        unsafe {
+            // Not less than: true for NaN too, which then goes through.
+            let normal = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x, _mm512_set1_ps(LOWEST));
+            let whole = _mm512_roundscale_ps::<8>(x); // to nearest, no exceptions
+            let rest = _mm512_sub_ps(x, whole);
+            let mut power = _mm512_set1_ps(POLYNOMIAL[0]);
+            for coefficient in &POLYNOMIAL[1..] {
+                power = _mm512_fmadd_ps(power, rest, _mm512_set1_ps(*coefficient));
+            }
+            _mm512_maskz_scalef_ps(normal, power, whole)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn transpose(from: *const f32, from_stride: usize, into: *mut f32, into_stride: usize) {
+        unsafe {
+            let mut rows = [_mm512_setzero_ps(); 16];
+            for (i, row) in rows.iter_mut().enumerate() {
+                *row = _mm512_loadu_ps(from.add(i * from_stride));
+            }
+            // Four rows at a time: register `c` of a group holds, in quarter `q`, the
+            // four numbers of column `4q + c`.
+            for group in rows.chunks_exact_mut(4) {
+                let a = _mm512_castps_pd(_mm512_unpacklo_ps(group[0], group[1]));
+                let b = _mm512_castps_pd(_mm512_unpacklo_ps(group[2], group[3]));
+                let c = _mm512_castps_pd(_mm512_unpackhi_ps(group[0], group[1]));
+                let d = _mm512_castps_pd(_mm512_unpackhi_ps(group[2], group[3]));
+                group[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+                group[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+                group[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(c, d));
+                group[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(c, d));
+            }
+            // Then quarters of all groups come together, first the even, then the odd.
+            const EVEN: i32 = 0b10_00_10_00;
+            const ODD: i32 = 0b11_01_11_01;
+            for c in 0..4 {
+                let a = _mm512_shuffle_f32x4::<EVEN>(rows[c], rows[4 + c]);
+                let b = _mm512_shuffle_f32x4::<EVEN>(rows[8 + c], rows[12 + c]);
+                let d = _mm512_shuffle_f32x4::<ODD>(rows[c], rows[4 + c]);
+                let e = _mm512_shuffle_f32x4::<ODD>(rows[8 + c], rows[12 + c]);
+                let columns = [
+                    _mm512_shuffle_f32x4::<EVEN>(a, b),
+                    _mm512_shuffle_f32x4::<EVEN>(d, e),
+                    _mm512_shuffle_f32x4::<ODD>(a, b),
+                    _mm512_shuffle_f32x4::<ODD>(d, e),
+                ];
+                for (quarter, column) in columns.into_iter().enumerate() {
+                    _mm512_storeu_ps(into.add((4 * quarter + c) * into_stride), column);
+                }
+            }
+        }
+    }
+}
+
+/// A bit for each of the first lanes.
+#[inline(always)]
+fn first(count: usize) -> __mmask16 {
+    ((1_u32 << count) - 1) as __mmask16
+}
+
+/// 8 elements in each of 16 registers: AVX2 and FMA.
+#[derive(Debug, Clone, Copy)]
+pub struct Avx2;
+
+impl Simd for Avx2 {
+    type Vector = __m256;
+    const LANES: usize = 8;
+    const WIDE: usize = 2;
+
+    instructions! {
+        fn splat(x: f32) -> __m256 = _mm256_set1_ps;
+        fn load(from: *const f32) -> __m256 = _mm256_loadu_ps;
+        fn store(to: *mut f32, x: __m256) -> () = _mm256_storeu_ps;
+        fn add(a: __m256, b: __m256) -> __m256 = _mm256_add_ps;
+        fn sub(a: __m256, b: __m256) -> __m256 = _mm256_sub_ps;
+        fn mul(a: __m256, b: __m256) -> __m256 = _mm256_mul_ps;
+        fn div(a: __m256, b: __m256) -> __m256 = _mm256_div_ps;
+        fn fma(a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fmadd_ps;
+        fn max(a: __m256, b: __m256) -> __m256 = _mm256_max_ps;
+        fn min(a: __m256, b: __m256) -> __m256 = _mm256_min_ps;
+    }
+
+    #[inline(always)]
+    unsafe fn load_some(from: *const f32, count: usize) -> __m256 {
+        unsafe { _mm256_maskload_ps(from, lanes(count)) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_some(to: *mut f32, x: __m256, count: usize) {
+        unsafe { _mm256_maskstore_ps(to, lanes(count), x) }
+    }
+
+    #[inline(always)]
+    unsafe fn inverse(x: __m256) -> __m256 {
+        unsafe { _mm256_div_ps(_mm256_set1_ps(1.0), x) }
+    }
+
+    #[inline(always)]
+    unsafe fn above(a: __m256, b: __m256) -> u64 {
+        unsafe { _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(a, b)) as u64 }
+    }
+
+    #[inline(always)]
+    unsafe fn choose(bits: u64, a: __m256, b: __m256) -> __m256 {
+        unsafe {
+            // Each lane looks at its own bit; what it finds becomes its sign.
+            let own = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+            let bits = _mm256_and_si256(_mm256_set1_epi32(bits as i32), own);
+            let set = _mm256_cmpeq_epi32(bits, own);
+            _mm256_blendv_ps(b, a, _mm256_castsi256_ps(set))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn round(x: __m256) -> __m256 {
+        unsafe { _mm256_round_ps::<8>(x) } // to nearest, no exceptions
+    }
+
+    #[inline(always)]
+    unsafe fn power_of_two(x: __m256) -> __m256 {
+        unsafe {
+            // The exponent of a number is kept 127 too large.
+            let exponent = _mm256_add_epi32(_mm256_cvtps_epi32(x), _mm256_set1_epi32(127));
+            _mm256_castsi256_ps(_mm256_slli_epi32::<23>(exponent))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn exp2(x: __m256) -> __m256 {
+        unsafe {
+            let normal = _mm256_cmp_ps::<_CMP_NLT_UQ>(x, _mm256_set1_ps(LOWEST));
+            let whole = _mm256_round_ps::<8>(x); // to nearest, no exceptions
+            let rest = _mm256_sub_ps(x, whole);
+            let mut power = _mm256_set1_ps(POLYNOMIAL[0]);
+            for coefficient in &POLYNOMIAL[1..] {
+                power = _mm256_fmadd_ps(power, rest, _mm256_set1_ps(*coefficient));
+            }
+            // Adds the whole part to the exponent. Results stay below 2^128:
+            // attention never raises to more than about zero.
+            let exponent = _mm256_slli_epi32::<23>(_mm256_cvtps_epi32(whole));
+            let scaled = _mm256_add_epi32(_mm256_castps_si256(power), exponent);
+            // NaN has no exponent to add to.
+            let nan = _mm256_cmp_ps::<_CMP_UNORD_Q>(x, x);
+            let scaled = _mm256_blendv_ps(_mm256_castsi256_ps(scaled), x, nan);
+            _mm256_and_ps(scaled, normal)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn transpose(from: *const f32, from_stride: usize, into: *mut f32, into_stride: usize) {
+        unsafe {
+            let mut rows = [_mm256_setzero_ps(); 8];
+            for (i, row) in rows.iter_mut().enumerate() {
+                *row = _mm256_loadu_ps(from.add(i * from_stride));
+            }
+            // As above, with halves for quarters.
+            for group in rows.chunks_exact_mut(4) {
+                let a = _mm256_castps_pd(_mm256_unpacklo_ps(group[0], group[1]));
+                let b = _mm256_castps_pd(_mm256_unpacklo_ps(group[2], group[3]));
+                let c = _mm256_castps_pd(_mm256_unpackhi_ps(group[0], group[1]));
+                let d = _mm256_castps_pd(_mm256_unpackhi_ps(group[2], group[3]));
+                group[0] = _mm256_castpd_ps(_mm256_unpacklo_pd(a, b));
+                group[1] = _mm256_castpd_ps(_mm256_unpackhi_pd(a, b));
+                group[2] = _mm256_castpd_ps(_mm256_unpacklo_pd(c, d));
+                group[3] = _mm256_castpd_ps(_mm256_unpackhi_pd(c, d));
+            }
+            for c in 0..4 {
+                let (a, b) = (rows[c], rows[4 + c]);
+                let (low, high) = (into.add(c * into_stride), into.add((4 + c) * into_stride));
+                _mm256_storeu_ps(low, _mm256_permute2f128_ps::<0x20>(a, b));
+                _mm256_storeu_ps(high, _mm256_permute2f128_ps::<0x31>(a, b));
+            }
+        }
+    }
+}
+
+/// Lanes that are taken, then lanes that are not: a mask for the first few is a part of it.
+static TAKEN: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
+
+/// The sign of the first lanes is set.
+#[inline(always)]
+unsafe fn lanes(count: usize) -> __m256i {
+    // SAFETY: eight elements from one of the first nine on.
+    unsafe { _mm256_loadu_si256(TAKEN.as_ptr().add(8 - count.min(8)).cast()) }
+}

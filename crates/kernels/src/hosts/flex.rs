@@ -1,0 +1,49 @@
+//! Flex.
+
+use std::borrow::Cow;
+
+use burn::backend::flex::FlexTensor;
+use burn::backend::{Flex, TensorData, TensorMetadata};
+
+use super::{DeviceKernels, Host, Strided, span};
+
+impl Host for Flex {
+    fn elements(tensor: &FlexTensor) -> Cow<'_, [f32]> {
+        match tensor.as_slice() {
+            Some(elements) => Cow::Borrowed(elements),
+            None => Cow::Owned(tensor.to_contiguous().storage().to_vec()),
+        }
+    }
+
+    fn strided(tensor: &FlexTensor) -> Option<Strided<'_, 4>> {
+        let layout = tensor.layout();
+        let dims = tensor.shape().dims::<4>();
+        let (count, strides) = span(dims, layout.strides().iter().copied())?;
+        let elements = tensor.storage().get(layout.start_offset()..)?;
+        Some((elements.get(..count)?, strides))
+    }
+
+    fn bytes(tensor: &FlexTensor) -> Cow<'_, [u8]> {
+        // Its bools are bytes, whatever it calls them.
+        Cow::Owned(tensor.to_contiguous().storage::<u8>().to_vec())
+    }
+
+    fn from_vec(elements: Vec<f32>, dims: &[usize]) -> FlexTensor {
+        FlexTensor::from_data(TensorData::new(elements, dims.to_vec()))
+    }
+
+    fn into_unique(tensor: FlexTensor) -> FlexTensor {
+        let whole = tensor.storage::<f32>().len();
+        let is_whole = tensor.as_slice::<f32>().map(<[f32]>::len) == Some(whole);
+        if is_whole && tensor.is_unique() {
+            return tensor;
+        }
+        Self::from_vec(Self::elements(&tensor).into_owned(), &tensor.shape())
+    }
+
+    fn elements_mut(tensor: &mut FlexTensor) -> &mut [f32] {
+        tensor.storage_mut()
+    }
+}
+
+impl DeviceKernels for Flex {}

@@ -1,0 +1,66 @@
+//! The op of the backends whose tensors lie in the host's memory.
+
+use std::sync::Arc;
+
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{Backend, backend_extension};
+
+use super::cpu;
+use crate::hosts::Host;
+
+/// What the op is told besides the logits.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) classes: usize,
+    pub(crate) targets: Arc<[u32]>,
+    pub(crate) smoothing: f64,
+}
+
+/// The loss, forward. The logits are `f32`.
+#[backend_extension(
+    Autodiff,
+    Flex: cfg(feature = "flex"),
+    NdArray: cfg(feature = "ndarray"),
+    LibTorch: cfg(feature = "tch"),
+)]
+pub(crate) trait CrossEntropyOp: Backend {
+    /// The loss of `logits`, `[rows, classes]`, as `[1]`.
+    #[allow(unused_variables)] // with no backend compiled in, nothing is called
+    fn cross_entropy(logits: FloatTensor<Self>, settings: Settings) -> FloatTensor<Self>;
+}
+
+impl<B: Host> CrossEntropyOp for B {
+    fn cross_entropy(logits: FloatTensor<B>, settings: Settings) -> FloatTensor<B> {
+        one::<B>(cpu::loss(&B::elements(&logits), &settings))
+    }
+}
+
+/// The loss, and the logits' gradient where they were.
+pub(super) fn with_gradient<B: Host>(
+    logits: FloatTensor<B>,
+    settings: &Settings,
+) -> (FloatTensor<B>, FloatTensor<B>) {
+    let mut gradient = B::into_unique(logits);
+    let loss = cpu::loss_and_gradient(B::elements_mut(&mut gradient), settings);
+    (one::<B>(loss), gradient)
+}
+
+/// The gradient times what arrives at the loss.
+pub(super) fn scaled<B: Host>(
+    gradient: FloatTensor<B>,
+    arrived: &FloatTensor<B>,
+) -> FloatTensor<B> {
+    let factor: f32 = B::elements(arrived).iter().sum();
+    if factor == 1.0 {
+        return gradient;
+    }
+    let mut gradient = B::into_unique(gradient);
+    cpu::scale(B::elements_mut(&mut gradient), factor);
+    gradient
+}
+
+fn one<B: Host>(number: f32) -> FloatTensor<B> {
+    let mut tensor = B::empty(&[1]);
+    B::elements_mut(&mut tensor)[0] = number;
+    tensor
+}

@@ -1,0 +1,159 @@
+//! How recurrent layers are made, and what cannot be.
+
+use burn::config::Config;
+use burn::nn::{DropoutConfig, Initializer, LinearConfig};
+use burn::tensor::Device;
+
+use crate::recurrent::layer::{DirectedWeights, RecurrentLayer};
+use crate::recurrent::{Cell, Direction, Recurrent};
+
+/// Configuration of a [`Recurrent`]; `init` makes one.
+///
+/// ```
+/// # use zoo_kernels::recurrent::{Cell, Direction, RecurrentConfig};
+/// let config = RecurrentConfig::new(100, 50)
+///     .with_cell(Cell::Lstm)
+///     .with_direction(Direction::Both);
+/// ```
+#[derive(Config, Debug)]
+pub struct RecurrentConfig {
+    /// Numbers of each place that go in.
+    pub d_input: usize,
+    /// Numbers of a state; as many of each place come out, of each direction.
+    pub d_hidden: usize,
+    /// What a place does to the state. Default: GRU.
+    #[config(default = "Cell::Gru")]
+    pub cell: Cell,
+    /// Layers, each but the first over the results of the one before. Default: 1.
+    #[config(default = 1)]
+    pub layers: usize,
+    /// Which place comes first. Default: forward.
+    #[config(default = "Direction::Forward")]
+    pub direction: Direction,
+    /// The share of numbers forgotten between layers while training. Default: none.
+    #[config(default = 0.0)]
+    pub dropout: f64,
+    /// Whether there are biases, one with the input and one with the state. Default: yes.
+    #[config(default = true)]
+    pub bias: bool,
+}
+
+/// What cannot be made, and why.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecurrentError {
+    /// A field of a config is out of range.
+    #[error("{field} must be {allowed}, got {got}")]
+    Range {
+        /// What it is called in the config.
+        field: &'static str,
+        /// What it may be.
+        allowed: &'static str,
+        /// What it is.
+        got: String,
+    },
+}
+
+impl RecurrentConfig {
+    /// Makes the module.
+    ///
+    /// # Panics
+    ///
+    /// If that cannot be: see [`try_init`](Self::try_init).
+    pub fn init(&self, device: &Device) -> Recurrent {
+        self.try_init(device)
+            .unwrap_or_else(|error| panic!("recurrent layers: {error}"))
+    }
+
+    /// Makes the module, for sizes that come from a file. Parameters are drawn as PyTorch
+    /// draws them, evenly up to `1/sqrt(d_hidden)`.
+    ///
+    /// # Errors
+    ///
+    /// [`RecurrentError`] if a size is zero, or dropout is not a share.
+    pub fn try_init(&self, device: &Device) -> Result<Recurrent, RecurrentError> {
+        self.check()?;
+        let most = 1.0 / (self.d_hidden as f64).sqrt();
+        let linear = |from: usize| {
+            LinearConfig::new(from, self.cell.gates() * self.d_hidden)
+                .with_bias(self.bias)
+                .with_initializer(Initializer::Uniform {
+                    min: -most,
+                    max: most,
+                })
+                .init(device)
+        };
+        let layer = |at: usize| {
+            let d_input = match at {
+                0 => self.d_input,
+                _ => self.direction.passes() * self.d_hidden,
+            };
+            let weights = || DirectedWeights {
+                input: linear(d_input),
+                hidden: linear(self.d_hidden),
+            };
+            RecurrentLayer {
+                forward: (self.direction != Direction::Backward).then(weights),
+                reverse: (self.direction != Direction::Forward).then(weights),
+                cell: self.cell,
+            }
+        };
+        Ok(Recurrent {
+            layers: (0..self.layers).map(layer).collect(),
+            dropout: DropoutConfig::new(self.dropout).init(),
+            cell: self.cell,
+            direction: self.direction,
+            d_hidden: self.d_hidden,
+        })
+    }
+
+    fn check(&self) -> Result<(), RecurrentError> {
+        let sizes = [
+            ("d_input", self.d_input),
+            ("d_hidden", self.d_hidden),
+            ("layers", self.layers),
+        ];
+        if let Some((field, got)) = sizes.into_iter().find(|(_, size)| *size == 0) {
+            return Err(RecurrentError::Range {
+                field,
+                allowed: "at least 1",
+                got: got.to_string(),
+            });
+        }
+        if !(0.0..1.0).contains(&self.dropout) {
+            return Err(RecurrentError::Range {
+                field: "dropout",
+                allowed: "at least 0 and below 1",
+                got: self.dropout.to_string(),
+            });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(config: &RecurrentConfig) -> String {
+        config.check().expect_err("out of range").to_string()
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_named() {
+        let config = RecurrentConfig::new(3, 4);
+        assert_eq!(config.check(), Ok(()));
+        assert_eq!(
+            refused(&RecurrentConfig::new(3, 0)),
+            "d_hidden must be at least 1, got 0"
+        );
+        assert_eq!(
+            refused(&config.clone().with_layers(0)),
+            "layers must be at least 1, got 0"
+        );
+        assert_eq!(
+            refused(&config.with_dropout(1.0)),
+            "dropout must be at least 0 and below 1, got 1"
+        );
+    }
+}

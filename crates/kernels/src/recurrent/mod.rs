@@ -1,0 +1,27 @@
+//! Recurrent layers over whole sequences: GRU and LSTM, as PyTorch means them.
+//!
+//! ```text
+//! GRU    r, z = σ(W x + b + U h + c)          n = tanh(W_n x + b_n + r · (U_n h + c_n))
+//!        h    = (1 - z) · n + z · h
+//! LSTM   i, f, o = σ(W x + b + U h + c)       g = tanh(W_g x + b_g + U_g h + c_g)
+//!        cell = f · cell + i · g              h = o · tanh(cell)
+//! ```
+//!
+//! Cho et al., [Learning Phrase Representations using RNN
+//! Encoder-Decoder](https://arxiv.org/abs/1406.1078), 2014; Hochreiter and Schmidhuber,
+//! [Long Short-Term Memory](https://doi.org/10.1162/neco.1997.9.8.1735), 1997.
+//!
+//! `W x` of all places is one matmul. What is left, the recurrence, is one op with a
+//! gradient written by hand: [`recurrence`](mod@recurrence).
+
+mod config;
+mod layer;
+mod module;
+pub mod recurrence;
+mod state;
+
+pub use config::{RecurrentConfig, RecurrentError};
+pub use layer::{DirectedWeights, RecurrentLayer};
+pub use module::Recurrent;
+pub use recurrence::{Cell, Direction};
+pub use state::{LayerState, RecurrentState};
