@@ -9,7 +9,7 @@ use zoo_models::{
     AlignmentConfig, Classifier, ClassifierConfig, Documents, Gpt, GptConfig, Han, HanConfig,
     Limits, PositionsConfig, Seq2Seq, Seq2SeqConfig, Tokens, Transformer, TransformerConfig, Tying,
 };
-use zoo_spec::{Mechanism, MechanismConfig};
+use zoo_spec::{LocalM, LocalP, Mechanism, MechanismConfig};
 
 /// A kind of model, and what is done with it.
 pub(super) trait Kind: Module {
