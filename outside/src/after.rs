@@ -1,4 +1,4 @@
-//! Says a class of every place of a sequence.
+//! Predicts a class for every token of a sequence.
 
 use burn::module::Module;
 use zoo_attention::{Mechanism, Pattern};
@@ -27,7 +27,7 @@ impl Tagger {
 
     /// `[batch, seq]` tokens, of which some are padding, to `[batch, seq, classes]`.
     pub fn forward(&self, tokens: Tensor<2, Int>, padding: Tensor<2, Bool>) -> Tensor<3> {
-        let places = self.embedding.forward(tokens);
-        self.head.forward(self.encoder.forward(places, Pattern::KeyPadding(padding)))
+        let embedded = self.embedding.forward(tokens);
+        self.head.forward(self.encoder.forward(embedded, Pattern::KeyPadding(padding)))
     }
 }

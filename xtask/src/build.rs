@@ -52,8 +52,8 @@ struct Profile {
 
 /// Runs `cargo` with `arguments` and returns the programs it built and the time it took.
 /// Its progress goes to the terminal.
-pub(crate) fn cargo_build(
-    arguments: &[&str],
+pub(crate) fn cargo_build<S: AsRef<str>>(
+    arguments: &[S],
     environment: &Environment,
 ) -> Result<(Vec<Built>, Duration)> {
     let start = Instant::now();
@@ -64,6 +64,7 @@ pub(crate) fn cargo_build(
         .and_then(std::process::Child::wait_with_output)
         .context("cargo could not be started")?;
     if !output.status.success() {
+        let arguments: Vec<_> = arguments.iter().map(AsRef::as_ref).collect();
         bail!("the build failed: cargo {}", arguments.join(" "));
     }
     let mut built = Vec::new();
@@ -95,24 +96,13 @@ pub(crate) fn cargo_build(
 }
 
 /// Runs `cargo` with `arguments` to its end and returns what it printed.
-pub(crate) fn cargo_output(arguments: &[&str], environment: &Environment) -> Result<Output> {
+pub(crate) fn cargo_output<S: AsRef<str>>(
+    arguments: &[S],
+    environment: &Environment,
+) -> Result<Output> {
     cargo(arguments, environment)
         .output()
         .context("cargo could not be started")
-}
-
-/// Runs `cargo` with `arguments` to its end and returns what it told: what it printed, or why
-/// it failed.
-pub(crate) fn cargo_text(arguments: &[&str]) -> Result<String> {
-    let output = cargo_output(arguments, &Environment::new())?;
-    if !output.status.success() {
-        bail!(
-            "cargo {} failed\n{}",
-            arguments.join(" "),
-            String::from_utf8_lossy(&output.stderr).trim_end()
-        );
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Runs `cargo` with `arguments` to its end, its output on the terminal.
@@ -126,11 +116,11 @@ pub(crate) fn cargo_run(arguments: &[&str], environment: &Environment) -> Result
     Ok(())
 }
 
-fn cargo(arguments: &[&str], environment: &Environment) -> Command {
+fn cargo<S: AsRef<str>>(arguments: &[S], environment: &Environment) -> Command {
     // The cargo that runs us, not another one on the path.
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
-        .args(arguments)
+        .args(arguments.iter().map(AsRef::as_ref))
         .current_dir(places::workspace())
         .env("CARGO_TARGET_DIR", places::target());
     set(&mut command, environment);

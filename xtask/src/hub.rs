@@ -1,4 +1,4 @@
-//! `cargo xtask hub`: builds `zoo-hub`, which brings data sets of the hub, and starts it.
+//! `cargo xtask hub`: starts `xtask/hub/hub.py`, which writes data sets of the hub as files.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -7,23 +7,12 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::backends::Environment;
-use crate::{build, packages, program};
-
-/// What is asked for most; the program itself, which takes minutes to compile, has the rest.
-const USUAL: &str = "\
-NAME --to FOLDER                 train, valid and test with every field, as JSON lines
-  --text FIELD --label FIELD     texts and their classes
-  --source FIELD --target FIELD  texts and their translations
-  --text FIELD                   running text
-  --subset NAME                  one of its subsets
-  --split valid=dev              which split is which
-  --overwrite                    replace files that are there
-  --help                         after NAME: all of it, once it is built";
+use crate::{libtorch, places, program};
 
 #[derive(Args)]
-#[command(after_help = USUAL)]
+#[command(disable_help_flag = true)]
 pub(crate) struct Hub {
-    /// What zoo-hub is given: stanfordnlp/imdb --to data/imdb
+    /// What hub.py is given: stanfordnlp/imdb --to data/imdb, or --help
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
@@ -34,15 +23,15 @@ pub(crate) struct Hub {
 
 impl Hub {
     pub(crate) fn run(&self) -> Result<()> {
-        let environment = Environment::new();
-        let arguments = ["build", "--quiet", "--package", packages::HUB];
-        let (built, _) = build::cargo_build(&arguments, &environment)?;
-        let program = built
-            .iter()
-            .find(|built| built.target == packages::HUB && built.kind == "bin")
-            .context("cargo built no zoo-hub")?;
-        let mut command = Command::new(&program.executable);
+        let python = libtorch::python().context(
+            "the hub's data sets are loaded by Python, and there is no Python 3.10 or newer on the \
+             PATH\n  do: install one; on Debian: apt-get install python3 python3-venv",
+        )?;
+        let mut command = Command::new(python);
+        command.arg(places::workspace().join("xtask/hub/hub.py"));
+        // The last one counts, so that the user's own is taken.
+        command.arg("--cache").arg(places::cache()?.join("hub"));
         command.args(&self.arguments);
-        program::hand_over(command, &environment)
+        program::hand_over(command, &Environment::new())
     }
 }

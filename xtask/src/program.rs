@@ -1,6 +1,6 @@
 //! The programs that link Burn: built with one backend, put aside, started.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -8,29 +8,36 @@ use anyhow::{Context, Result};
 use crate::backends::{Backends, Environment};
 use crate::{build, packages, places};
 
-/// Builds a program with these backends in it, and puts it where the next build does not
-/// put another.
+/// Builds a program with these backends in it, and keeps it.
 pub(crate) fn provide(
     name: &str,
     backends: &Backends,
     environment: &Environment,
 ) -> Result<PathBuf> {
     let chosen = backends.features();
-    let features = packages::features(&chosen);
-    let (built, _) = build::cargo_build(&packages::program(name, &features), environment)?;
+    let (built, _) = build::cargo_build(&packages::program(name, &chosen), environment)?;
     let program = built
         .iter()
         .find(|built| built.target == name && built.kind == "bin")
         .with_context(|| format!("cargo built no {name}"))?;
-    let folder = places::target().join(name).join(chosen.join(","));
-    std::fs::create_dir_all(&folder)
-        .with_context(|| format!("cannot create the folder {}", folder.display()))?;
-    let copy = folder.join(program.executable.file_name().unwrap_or_default());
-    let partial = folder.join(format!(".{}", std::process::id()));
-    std::fs::copy(&program.executable, &partial)
-        .and_then(|_| std::fs::rename(&partial, &copy))
-        .with_context(|| format!("cannot copy {name} to {}", copy.display()))?;
+    let file = program.executable.file_name().unwrap_or_default();
+    let copy = places::target()
+        .join(name)
+        .join(chosen.join(","))
+        .join(file);
+    keep(&program.executable, &copy)?;
     Ok(copy)
+}
+
+/// Copies a program to where the next build does not replace it. It has its name when it is
+/// complete.
+pub(crate) fn keep(program: &Path, copy: &Path) -> Result<()> {
+    let folder = copy.parent().unwrap_or(Path::new(""));
+    let partial = folder.join(format!(".{}", std::process::id()));
+    std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::copy(program, &partial))
+        .and_then(|_| std::fs::rename(&partial, copy))
+        .with_context(|| format!("cannot copy {} to {}", program.display(), copy.display()))
 }
 
 /// Ends as `command` does: the terminal, its keys and the exit code are the program's own.

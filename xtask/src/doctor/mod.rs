@@ -47,8 +47,7 @@ impl Doctor {
     fn build_probe(&self) -> Result<()> {
         let environment = self.backends.prepare()?;
         let features = self.backends.features();
-        let joined = packages::features(&features);
-        let arguments = packages::program(probe::PROBE, &joined);
+        let arguments = packages::program(probe::PROBE, &features);
         let (built, _) = build::cargo_build(&arguments, &environment)?;
         keep_probe(&built, &features)
     }

@@ -4,13 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Deserialize;
 use zoo_spec::{Backend, BackendWord};
 
 use crate::backends::Environment;
 use crate::build::Built;
-use crate::places;
+use crate::{places, program};
 
 /// The program, and the package it is in.
 pub(super) const PROBE: &str = "zoo-backend";
@@ -25,8 +25,7 @@ pub(super) struct Probed {
     pub(super) error: Option<String>,
 }
 
-/// Keeps the probe among `built` under the features it was built with, since
-/// the next build puts another in its place.
+/// Keeps the probe among `built` under the features it was built with.
 pub(crate) fn keep_probe(built: &[Built], features: &[&str]) -> Result<()> {
     let Some(probe) = built
         .iter()
@@ -34,14 +33,7 @@ pub(crate) fn keep_probe(built: &[Built], features: &[&str]) -> Result<()> {
     else {
         return Ok(());
     };
-    let folder = probes();
-    fs::create_dir_all(&folder)
-        .with_context(|| format!("cannot create the folder {}", folder.display()))?;
-    let kept = folder.join(features.join("+"));
-    let partial = folder.join(".partial");
-    fs::copy(&probe.executable, &partial)
-        .and_then(|_| fs::rename(&partial, &kept))
-        .with_context(|| format!("cannot keep {}", kept.display()))
+    program::keep(&probe.executable, &probes().join(features.join("+")))
 }
 
 fn probes() -> PathBuf {

@@ -185,18 +185,13 @@ fn libtorch_lacks(libtorch: &Result<Option<LibTorch>>, compiler: bool) -> Option
 
 fn libtorch_report(libtorch: &Result<Option<LibTorch>>, sees_cuda: Option<bool>) -> LibTorchReport {
     let found = libtorch.as_ref().ok().and_then(Option::as_ref);
-    let remedy = match libtorch {
-        Ok(Some(_)) => None,
-        Ok(None) => Some(NO_LIBTORCH.to_owned()),
-        Err(error) => Some(error.to_string()),
-    };
     LibTorchReport {
         folder: found.map(|f| f.folder.clone()),
         version: found.and_then(|f| f.version.clone()),
         source: found.map(|f| f.source.describe()),
         built_with_cuda: found.map(LibTorch::has_cuda_library),
         sees_cuda,
-        remedy,
+        remedy: libtorch_lacks(libtorch, true),
     }
 }
 

@@ -34,8 +34,8 @@ fn read(path: &str) -> Result<String> {
         .with_context(|| format!("{path} cannot be read"))
 }
 
-/// Writes a file if that changes it, and says whether it did.
-fn write(path: &str, text: &str) -> Result<()> {
+/// Writes a file of the workspace if that changes it, and says whether it did.
+pub(crate) fn write(path: &str, text: &str) -> Result<()> {
     if read(path).is_ok_and(|there| there == text) {
         println!("{path} is up to date");
         return Ok(());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use burn::train::Interrupter;
+use burn_train::Interrupter;
 
 use crate::TrainError;
 use crate::out::print_error_line;

@@ -22,7 +22,7 @@ use std::time::Instant;
 
 use burn::module::{ModuleVisitor, Param};
 use burn::tensor::Tensor;
-use burn::train::Interrupter;
+use burn_train::Interrupter;
 use zoo_backend::{BackendWord, Opened};
 use zoo_config::Config;
 use zoo_models::{Classifier, Gpt, Han, Seq2Seq, Transformer};

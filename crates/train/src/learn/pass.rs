@@ -205,7 +205,7 @@ fn seed(seed: u64, step: usize, device: usize) -> u64 {
 #[cfg(all(test, feature = "flex"))]
 mod tests {
     use burn::tensor::distributed::{DistributedConfig, ReduceOperation};
-    use burn::train::ExecutionStrategy;
+    use burn_train::ExecutionStrategy;
     use zoo_attention::mechanisms::Performer;
     use zoo_attention::{FeatureMap, MechanismConfig};
     use zoo_data::LabelledIds;

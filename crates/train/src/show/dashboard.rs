@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use burn::train::Interrupter;
-use burn::train::logger::TrainingProgressLogger;
-use burn::train::metric::{
+use burn_train::Interrupter;
+use burn_train::logger::TrainingProgressLogger;
+use burn_train::metric::{
     MetricAttributes, MetricDefinition, MetricEntry, MetricId, NumericAttributes, NumericEntry,
     SerializedEntry,
 };
-use burn::train::renderer::tui::TuiMetricsRendererWrapper;
-use burn::train::renderer::{MetricState, MetricsRenderer, MetricsRendererTraining};
+use burn_train::renderer::tui::TuiMetricsRendererWrapper;
+use burn_train::renderer::{MetricState, MetricsRenderer, MetricsRendererTraining};
 use zoo_config::Metric;
 
 use super::line::number;

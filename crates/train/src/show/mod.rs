@@ -6,7 +6,7 @@ mod plain;
 
 use std::io::IsTerminal;
 
-use burn::train::Interrupter;
+use burn_train::Interrupter;
 use zoo_config::Metric;
 use zoo_spec::printable_text;
 

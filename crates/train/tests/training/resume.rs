@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Output};
 use std::time::{Duration, Instant};
 
-use burn::train::Interrupter;
+use burn_train::Interrupter;
 use libtest_mimic::Trial;
 use serde_json::Value;
 use zoo_backend::{Backend, Opened};

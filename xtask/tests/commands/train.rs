@@ -1,30 +1,15 @@
-//! What a person sees who trains, or calls `zoo` or `zoo-hub`: mistakes before anything is built, and the
+//! What a person sees who trains, or calls `zoo`: mistakes before anything is built, and the
 //! program's own words and exit code afterwards. A script stands in for cargo.
 
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Command;
 
-/// A folder of its own, removed at the end.
-struct Folder(PathBuf);
+use crate::{Folder, fails, stderr, stdout, xtask};
 
 impl Folder {
-    fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("zoo-train-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a temporary folder");
-        Self(folder)
-    }
-
-    fn file(&self, name: &str, text: &str) -> String {
-        let path = self.0.join(name);
-        std::fs::write(&path, text).expect("a temporary file");
-        path.to_str().expect("a plain path").to_owned()
-    }
-
     /// What is run when nothing may be built: a cargo that is not there.
     fn xtask(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        let mut command = xtask(arguments);
         command
-            .args(arguments)
             .current_dir(&self.0)
             .env("CARGO", self.0.join("no-cargo"))
             .env("CARGO_TARGET_DIR", self.0.join("target"));
@@ -46,29 +31,6 @@ impl Folder {
         command.env("CARGO", self.script("cargo", &cargo));
         command
     }
-
-    #[cfg(unix)]
-    fn script(&self, name: &str, text: &str) -> String {
-        use std::os::unix::fs::PermissionsExt;
-        let path = self.file(name, text);
-        let executable = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(&path, executable).expect("a file of our own");
-        path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 const REVERSE: &str = "[data]\nkind = \"reverse\"\n\n[model]\nkind = \"transformer\"\n";
@@ -101,18 +63,11 @@ fn a_bad_config_is_told_before_anything_is_built() {
         (&["files.toml"], "data.train: there is no play.txt"),
         (&["files.toml"], "--set data.train=PATH"),
     ] {
-        let output = folder.xtask(&[&["train"], arguments].concat()).output();
-        let output = output.expect("it starts");
-        assert_eq!(output.status.code(), Some(1), "{output:?}");
-        assert!(
-            stderr(&output).contains(said),
-            "{said} in {}",
-            stderr(&output)
-        );
+        let error = fails(&mut folder.xtask(&[&["train"], arguments].concat()));
+        assert!(error.contains(said), "{said} in {error}");
     }
     // A right one goes on to the build, which this test has not got.
-    let output = folder.xtask(&["train", "good.toml"]).output();
-    let said = stderr(&output.expect("it starts"));
+    let said = fails(&mut folder.xtask(&["train", "good.toml"]));
     assert!(said.contains("cargo could not be started"), "{said}");
 }
 
@@ -231,26 +186,6 @@ fn zoo_is_built_for_the_backend_and_speaks_for_itself() {
         let kept = format!("target/zoo/{feature}/zoo");
         assert!(folder.0.join(kept).is_file());
     }
-}
-
-#[cfg(unix)]
-#[test]
-fn zoo_hub_is_built_apart_from_burn_and_given_everything() {
-    let folder = Folder::new("hub");
-    let arguments = ["hub", "a/b", "--to", "data", "--text", "x", "--help"];
-    let output = folder.xtask_that_builds("zoo-hub", &arguments).output();
-    let output = output.expect("it starts");
-    assert_eq!(output.status.code(), Some(7), "{output:?}");
-    let built = stderr(&output);
-    assert!(
-        built.starts_with("cargo: build --quiet --package zoo-hub --mess"),
-        "{built}"
-    );
-    let said = stdout(&output);
-    assert!(
-        said.starts_with("zoo-hub: a/b --to data --text x --help\n"),
-        "{said}"
-    );
 }
 
 /// The program owns the terminal: what is typed reaches it, and it is the very process that
