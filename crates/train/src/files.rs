@@ -126,13 +126,15 @@ pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), TrainError> {
 
 /// Gives whatever is at a path a name that is free.
 pub(crate) fn set_aside(path: &Path) -> Result<PathBuf, TrainError> {
-    let mut names = (1..).map(|count| with_suffix(path, &format!(".aside-{count}")));
-    let free = names.find(|name| name.symlink_metadata().is_err());
-    let Some(aside) = free else {
-        unreachable!("there are more numbers than files");
-    };
-    rename(path, &aside)?;
-    Ok(aside)
+    let mut count = 1;
+    loop {
+        let aside = with_suffix(path, &format!(".aside-{count}"));
+        if aside.symlink_metadata().is_err() {
+            rename(path, &aside)?;
+            return Ok(aside);
+        }
+        count += 1;
+    }
 }
 
 /// Removes a file or a symlink, never what it leads to.

@@ -3,10 +3,10 @@
 use std::fs;
 
 use zoo_config::{Config, DataSizes};
-use zoo_data::Encoded;
 use zoo_spec::Backend;
 
-use crate::{Examples, Tokenizers, TrainError};
+use crate::TrainError;
+use crate::task::{Ids, Task};
 
 /// Checks what training takes at least. Before the data is read, that is the model without its
 /// vocabulary, and examples that are generated.
@@ -14,23 +14,28 @@ use crate::{Examples, Tokenizers, TrainError};
 /// # Errors
 ///
 /// [`zoo_config::ConfigError::Memory`] with the estimate, the memory and the keys to lower.
-pub(crate) fn check_training(
+pub(crate) fn check_training(config: &Config) -> Result<(), TrainError> {
+    match memory_of(config) {
+        Some(memory) => Ok(config.check_memory(DataSizes::default(), memory)?),
+        None => Ok(()),
+    }
+}
+
+/// The same, when the data is known.
+///
+/// # Errors
+///
+/// As [`check_training`].
+pub(crate) fn check_training_on<T: Task>(
     config: &Config,
-    data: Option<(&Tokenizers, &Examples)>,
+    task: &T,
+    train: &T::Ids,
 ) -> Result<(), TrainError> {
     let Some(memory) = memory_of(config) else {
         return Ok(());
     };
-    let mut sizes = DataSizes::default();
-    if let Some((tokenizers, examples)) = data {
-        sizes = vocabularies(tokenizers);
-        (sizes.examples, sizes.shortest) = match examples {
-            Examples::Pairs(parts) => shortest(&parts.train),
-            Examples::Labelled(parts) => shortest(&parts.train),
-            Examples::Documents(parts) => shortest(&parts.train),
-            Examples::Plain(_) => (0, 0),
-        };
-    }
+    let mut sizes = vocabularies(task);
+    (sizes.examples, sizes.shortest) = train.shortest();
     Ok(config.check_memory(sizes, memory)?)
 }
 
@@ -39,29 +44,20 @@ pub(crate) fn check_training(
 /// # Errors
 ///
 /// As [`check_training`].
-pub(crate) fn check_model(config: &Config, tokenizers: &Tokenizers) -> Result<(), TrainError> {
+pub(crate) fn check_model<T: Task>(config: &Config, task: &T) -> Result<(), TrainError> {
     match memory_of(config) {
-        Some(memory) => Ok(config.check_weights(vocabularies(tokenizers), memory)?),
+        Some(memory) => Ok(config.check_weights(vocabularies(task), memory)?),
         None => Ok(()),
     }
 }
 
-fn vocabularies(tokenizers: &Tokenizers) -> DataSizes {
-    let (vocabulary, target_vocabulary) = tokenizers.sizes();
+fn vocabularies<T: Task>(task: &T) -> DataSizes {
+    let (vocabulary, target_vocabulary) = task.vocabularies();
     DataSizes {
         vocabulary,
         target_vocabulary,
         ..DataSizes::default()
     }
-}
-
-/// How many examples there are, and the tokens of the shortest.
-fn shortest<E: Encoded>(examples: &[E]) -> (usize, usize) {
-    let tokens = examples.iter().map(|example| {
-        let extent = example.extent();
-        extent.rows * extent.width
-    });
-    (examples.len(), tokens.min().unwrap_or(0))
 }
 
 /// The memory that the config's backend computes in, if that is the machine's and known.

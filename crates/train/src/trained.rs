@@ -4,113 +4,24 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-use burn::module::Module;
 use burn::tensor::Device;
 use zoo_backend::{BackendWord, Opened};
-use zoo_config::{Config, Model, Override};
+use zoo_config::{Config, Override};
+use zoo_models::Summary;
 use zoo_models::weights::Weights;
-use zoo_models::{Classifier, Gpt, Han, ModelError, Seq2Seq, Summary, Transformer};
 
+use crate::TrainError;
+use crate::attend::Seen;
+use crate::evaluate::{Evaluated, Source, evaluate};
+use crate::judge::Judge;
 use crate::memory::check_model;
 use crate::run::RunFolder;
-use crate::{Tokenizers, TrainError, models};
+use crate::task::{
+    Classifies, LanguageModelling, Note, Section, Task, TaskModel, Translates, with_task,
+};
 
 /// The file that averaged weights are written to.
 pub const AVERAGE: &str = "average.safetensors";
-
-/// A model of any kind.
-#[derive(Debug, Clone)]
-pub enum AnyModel {
-    /// For pairs of texts.
-    Transformer(Transformer),
-    /// For pairs of texts, recurrent.
-    Seq2Seq(Seq2Seq),
-    /// For running text.
-    Gpt(Gpt),
-    /// For classes of texts.
-    Classifier(Classifier),
-    /// For classes of documents.
-    Han(Han),
-}
-
-/// Does the same for a model of any kind.
-#[macro_export]
-macro_rules! with_model {
-    ($any:expr, $model:ident => $body:expr) => {
-        match $any {
-            $crate::AnyModel::Transformer($model) => $body,
-            $crate::AnyModel::Seq2Seq($model) => $body,
-            $crate::AnyModel::Gpt($model) => $body,
-            $crate::AnyModel::Classifier($model) => $body,
-            $crate::AnyModel::Han($model) => $body,
-        }
-    };
-}
-
-impl AnyModel {
-    /// The config's model for these vocabularies, with weights as they are drawn.
-    ///
-    /// # Errors
-    ///
-    /// [`TrainError::Model`] if there is no such model, [`TrainError::Config`] if the machine has
-    /// not the memory for it.
-    pub fn build(
-        config: &Config,
-        tokenizers: &Tokenizers,
-        device: &Device,
-    ) -> Result<Self, TrainError> {
-        check_model(config, tokenizers)?;
-        let (vocabulary, target) = tokenizers.sizes();
-        let target = target.unwrap_or(vocabulary);
-        let classes = match tokenizers {
-            Tokenizers::Labelled(_, labels) => labels.names().len(),
-            Tokenizers::Pair(_) | Tokenizers::Plain(_) => 0,
-        };
-        let made: Result<Self, ModelError> = match &config.model {
-            Model::Transformer(said) => models::transformer(said, vocabulary, target)
-                .try_init(device)
-                .map(Self::Transformer),
-            Model::Seq2Seq(said) => models::seq2seq(said, vocabulary, target)
-                .try_init(device)
-                .map(Self::Seq2Seq),
-            Model::Gpt(said) => models::gpt(said, vocabulary)
-                .try_init(device)
-                .map(Self::Gpt),
-            Model::Classifier(said) => models::classifier(said, vocabulary, classes)
-                .try_init(device)
-                .map(Self::Classifier),
-            Model::Han(said) => models::han(said, vocabulary, classes)
-                .try_init(device)
-                .map(Self::Han),
-        };
-        made.map_err(TrainError::model("[model]"))
-    }
-
-    /// The model with these weights.
-    ///
-    /// # Errors
-    ///
-    /// [`TrainError::Weights`] if they are not this model's.
-    pub fn with_weights(self, weights: Weights) -> Result<Self, TrainError> {
-        Ok(match self {
-            Self::Transformer(model) => Self::Transformer(weights.apply(model)?),
-            Self::Seq2Seq(model) => Self::Seq2Seq(weights.apply(model)?),
-            Self::Gpt(model) => Self::Gpt(weights.apply(model)?),
-            Self::Classifier(model) => Self::Classifier(weights.apply(model)?),
-            Self::Han(model) => Self::Han(weights.apply(model)?),
-        })
-    }
-
-    /// What it is made of.
-    pub fn summary(&self) -> Summary {
-        with_model!(self, model => model.summary())
-    }
-
-    /// How many numbers it has learned.
-    pub fn parameters(&self) -> usize {
-        with_model!(self, model => model.num_params())
-    }
-}
 
 /// Which weights of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -159,10 +70,8 @@ pub struct Trained {
     pub folder: RunFolder,
     /// What it was made by.
     pub config: Config,
-    /// What makes tokens of texts.
-    pub tokenizers: Tokenizers,
-    /// The model, on a device that takes no gradients.
-    pub model: AnyModel,
+    /// The model and its task, on a device that takes no gradients.
+    pub(crate) model: Box<dyn AnyTrained>,
     /// What computes.
     pub opened: Opened,
     /// The step of the weights; none for those that were averaged.
@@ -183,19 +92,160 @@ impl Trained {
     ) -> Result<Self, TrainError> {
         let folder = RunFolder::existing(folder)?;
         let config = folder.config_with(overrides)?;
-        let tokenizers = Tokenizers::load(&config, folder.path())?;
         let (weights, step) = weights_of(&folder, which)?;
         let word = backend.unwrap_or(config.backend.word);
         let opened = zoo_backend::open(word, config.backend.dtype)?;
-        let model = AnyModel::build(&config, &tokenizers, &opened.device)?;
         Ok(Self {
-            model: model.with_weights(weights)?,
+            model: load(&config, &folder, &opened.device, Some(weights))?,
             folder,
             config,
-            tokenizers,
             opened,
             step,
         })
+    }
+
+    /// What to say to somebody who asks for what the model is not for.
+    pub(crate) fn cannot(&self, verb: &'static str) -> TrainError {
+        TrainError::WrongModel {
+            folder: self.folder.path().into(),
+            model: self.config.model.word(),
+            verb,
+            instead: self.model.usage(),
+        }
+    }
+
+    /// The model that writes texts for texts.
+    ///
+    /// # Errors
+    ///
+    /// [`TrainError::WrongModel`] if it writes none.
+    pub fn translator(&self) -> Result<&dyn Translates, TrainError> {
+        let translator = self.model.translator();
+        translator.ok_or_else(|| self.cannot("translate"))
+    }
+
+    /// The model that tells classes.
+    ///
+    /// # Errors
+    ///
+    /// [`TrainError::WrongModel`] if it tells none.
+    pub fn classifier(&self) -> Result<&dyn Classifies, TrainError> {
+        let classifier = self.model.classifier();
+        classifier.ok_or_else(|| self.cannot("classify"))
+    }
+}
+
+/// The model of a run's config, with these weights, or as it is drawn.
+///
+/// # Errors
+///
+/// [`TrainError::Model`] if there is no such model, [`TrainError::Config`] if the machine has not
+/// the memory for it, [`TrainError::Weights`] if the weights are not this model's.
+pub(crate) fn load(
+    config: &Config,
+    folder: &RunFolder,
+    device: &Device,
+    weights: Option<Weights>,
+) -> Result<Box<dyn AnyTrained>, TrainError> {
+    fn load_task<T: Task>(
+        config: &Config,
+        section: &Section<T>,
+        folder: &RunFolder,
+        device: &Device,
+        weights: Option<Weights>,
+    ) -> Result<Box<dyn AnyTrained>, TrainError> {
+        let task = T::load(section, folder.path())?;
+        let mut model = build(config, &task, device)?;
+        if let Some(weights) = weights {
+            model = weights.apply(model)?;
+        }
+        Ok(Box::new(TrainedTask { task, model }))
+    }
+    with_task!(config, |T, section| load_task::<T>(
+        config, section, folder, device, weights
+    ))
+}
+
+/// The model of a task, with weights as they are drawn.
+pub(crate) fn build<T: Task>(
+    config: &Config,
+    task: &T,
+    device: &Device,
+) -> Result<T::Model, TrainError> {
+    check_model(config, task)?;
+    task.model(device).map_err(TrainError::model("[model]"))
+}
+
+/// A task, and a model that has learned it.
+#[derive(Debug)]
+pub struct TrainedTask<T: Task> {
+    pub(crate) task: T,
+    pub(crate) model: T::Model,
+}
+
+/// The same of any task: what commands ask of it.
+pub(crate) trait AnyTrained: fmt::Debug {
+    fn summary(&self) -> Summary;
+
+    /// The command that uses it.
+    fn usage(&self) -> &'static str;
+
+    fn evaluate(
+        &self,
+        trained: &Trained,
+        source: &Source,
+        judge: &Judge,
+        note: Note<'_>,
+    ) -> Result<Evaluated, TrainError>;
+
+    fn look(&self, trained: &Trained, text: &str, target: Option<&str>)
+    -> Result<Seen, TrainError>;
+
+    fn translator(&self) -> Option<&dyn Translates>;
+
+    fn classifier(&self) -> Option<&dyn Classifies>;
+
+    fn generator(&self) -> Option<&TrainedTask<LanguageModelling>>;
+}
+
+impl<T: Task> AnyTrained for TrainedTask<T> {
+    fn summary(&self) -> Summary {
+        self.model.summary()
+    }
+
+    fn usage(&self) -> &'static str {
+        T::USAGE
+    }
+
+    fn evaluate(
+        &self,
+        trained: &Trained,
+        source: &Source,
+        judge: &Judge,
+        note: Note<'_>,
+    ) -> Result<Evaluated, TrainError> {
+        evaluate(self, trained, source, judge, note)
+    }
+
+    fn look(
+        &self,
+        trained: &Trained,
+        text: &str,
+        target: Option<&str>,
+    ) -> Result<Seen, TrainError> {
+        self.task.look(&self.model, trained, text, target)
+    }
+
+    fn translator(&self) -> Option<&dyn Translates> {
+        T::translator(self)
+    }
+
+    fn classifier(&self) -> Option<&dyn Classifies> {
+        T::classifier(self)
+    }
+
+    fn generator(&self) -> Option<&TrainedTask<LanguageModelling>> {
+        T::generator(self)
     }
 }
 

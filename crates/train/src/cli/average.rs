@@ -42,9 +42,10 @@ impl Average {
         average(&folder, &steps)?;
         let words: Vec<String> = steps.iter().map(ToString::to_string).collect();
         let what = match words.as_slice() {
-            [one] => format!("step {one} alone"),
-            [first @ .., last] => format!("steps {} and {last}", first.join(", ")),
-            [] => unreachable!("nothing cannot be averaged"),
+            [first @ .., last] if !first.is_empty() => {
+                format!("steps {} and {last}", first.join(", "))
+            }
+            one => format!("step {} alone", one.concat()),
         };
         let path = folder.file(AVERAGE);
         print(out, &format!("{}: the mean of {what}\n", path.display()))

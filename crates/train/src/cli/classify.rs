@@ -49,10 +49,10 @@ impl Classify {
     ///
     /// # Errors
     ///
-    /// Those of [`Trained::classify`], and of files.
+    /// Those of [`Trained::classifier`], and of files.
     pub fn run(self, out: &mut dyn Write) -> Result<(), TrainError> {
         let trained = self.using.open()?;
-        trained.labels()?;
+        trained.classifier()?;
         let input = Input::open(self.file.as_deref())?;
         if self.whole {
             let text = input.whole()?;
@@ -71,10 +71,8 @@ impl Classify {
     fn lines(&self, trained: &Trained, texts: &[&str]) -> Result<String, TrainError> {
         let is_blank = |text: &&str| text.trim().is_empty();
         let some: Vec<&str> = texts.iter().copied().filter(|it| !is_blank(it)).collect();
-        let (classified, notes) = trained.classify(&some)?;
-        for note in notes {
-            print_error_line(note);
-        }
+        let classifier = trained.classifier()?;
+        let classified = classifier.classify(trained, &some, &mut |note| print_error_line(note))?;
         let mut classified = classified.into_iter();
         let mut told = String::new();
         for text in texts {

@@ -7,15 +7,13 @@ use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use serde_json::{Value, json};
 use zoo_data::metrics::{Case, Tokenizer};
-use zoo_data::{ParallelText, Parts, plain_text};
 use zoo_spec::printable_text;
 
 use super::using::Using;
 use super::{print, print_error_line};
 use crate::files::write_output;
 use crate::show::line::number;
-use crate::texts::{labelled_text, read_texts};
-use crate::{DataPart, Judgement, Outcome, Texts, TrainError, Trained, bleu_of};
+use crate::{DataPart, Evaluated, Judgement, Outcome, Source, TrainError, Trained, bleu_of};
 
 /// Says how good a run is at texts it has not learned from
 ///
@@ -81,19 +79,14 @@ impl Eval {
     /// Those of [`Trained::evaluate`], and of files.
     pub fn run(self, out: &mut dyn Write) -> Result<(), TrainError> {
         let trained = self.using.open()?;
-        let (texts, part, name) = self.texts(&trained)?;
         let mut bleu = bleu_of(&trained.config);
         bleu.tokenizer = self.bleu_tokenize.unwrap_or(bleu.tokenizer);
         if self.lowercase {
             bleu.case = Case::Lower;
         }
-        let [_, valid, test] = texts.sizes();
-        let size = match part {
-            DataPart::Valid => valid,
-            DataPart::Test => test,
-        };
-        let (judgement, notes) = trained.evaluate(texts, part, bleu, self.samples)?;
-        notes.iter().for_each(print_error_line);
+        let note = &mut |note: &str| print_error_line(note);
+        let evaluated = trained.evaluate(&self.texts(), bleu, self.samples, note)?;
+        let judgement = &evaluated.judgement;
         if let Some(path) = &self.hypotheses {
             let Outcome::Texts { hypotheses, .. } = &judgement.outcome else {
                 return Err(TrainError::Refused(format!(
@@ -107,7 +100,7 @@ impl Eval {
             write_output(path, lines.collect::<String>().as_bytes())?;
         }
         if self.json {
-            let value = as_json(&trained, &judgement, &name, size);
+            let value = as_json(&trained, &evaluated);
             let text = serde_json::to_string_pretty(&value);
             return print(
                 out,
@@ -118,44 +111,23 @@ impl Eval {
             Outcome::Continuation => "characters",
             Outcome::Texts { .. } | Outcome::Classes(_) => "examples",
         };
-        let head = format!("{}\n{name}: {size} {unit}\n\n", trained.described());
-        print(out, &(head + &as_lines(&judgement)))
+        let head = format!(
+            "{}\n{}: {} {unit}\n\n",
+            trained.described(),
+            evaluated.name,
+            evaluated.size
+        );
+        print(out, &(head + &as_lines(judgement)))
     }
 
-    /// What is looked at, which part of it, and what it is called.
-    fn texts(&self, trained: &Trained) -> Result<(Texts, DataPart, String), TrainError> {
-        fn given<T: Default>(test: T) -> Parts<T> {
-            Parts {
-                train: T::default(),
-                valid: T::default(),
-                test,
-            }
+    /// The texts to evaluate with.
+    fn texts(&self) -> Source {
+        match (&self.source, &self.target, &self.labelled, &self.text) {
+            (Some(source), Some(target), ..) => Source::Parallel(source.clone(), target.clone()),
+            (_, _, Some(path), _) => Source::Labelled(path.clone()),
+            (_, _, _, Some(path)) => Source::Plain(path.clone()),
+            _ => Source::Own(self.part),
         }
-        let named = |path: &PathBuf| path.display().to_string();
-        if let (Some(source), Some(target)) = (&self.source, &self.target) {
-            let read = ParallelText::files(source, target).read()?;
-            print_error_line(read.report);
-            let texts = Texts::Pairs(given(read.examples));
-            return Ok((texts, DataPart::Test, named(source)));
-        }
-        if let Some(path) = &self.labelled {
-            let read = labelled_text(&trained.config, path).read()?;
-            print_error_line(read.report);
-            let texts = Texts::Labelled(given(read.examples));
-            return Ok((texts, DataPart::Test, named(path)));
-        }
-        if let Some(path) = &self.text {
-            let texts = Texts::Plain(given(plain_text(path)?));
-            return Ok((texts, DataPart::Test, named(path)));
-        }
-        let read = read_texts(&trained.config)?;
-        read.notes.iter().for_each(print_error_line);
-        let texts = read.texts;
-        let part = self.part.unwrap_or(match texts.sizes() {
-            [_, _, 0] => DataPart::Valid,
-            _ => DataPart::Test,
-        });
-        Ok((texts, part, format!("{} data", part.word())))
     }
 }
 
@@ -186,13 +158,14 @@ fn as_lines(judgement: &Judgement) -> String {
     printable_text(&text).into_owned()
 }
 
-fn as_json(trained: &Trained, judgement: &Judgement, name: &str, size: usize) -> Value {
+fn as_json(trained: &Trained, evaluated: &Evaluated) -> Value {
+    let judgement = &evaluated.judgement;
     let mut value = json!({
         "run": trained.folder.path().display().to_string(),
         "step": trained.step,
         "device": trained.opened.to_string(),
-        "data": name,
-        "size": size,
+        "data": evaluated.name,
+        "size": evaluated.size,
     });
     for (metric, number) in judgement.values() {
         value[metric.word()] = json!(number);

@@ -10,8 +10,8 @@ use zoo_models::{GenerateConfig, Gpt, Stop};
 use super::decoding::Decoding;
 use super::print;
 use super::using::Using;
-use crate::write::generate_config;
-use crate::{AnyModel, Tokenizers, TrainError};
+use crate::TrainError;
+use crate::generate::generate_config;
 
 /// Goes on with a text, token by token
 ///
@@ -47,12 +47,10 @@ impl Generate {
     /// prompt is too long or the strategy cannot be.
     pub fn run(self, out: &mut dyn Write) -> Result<(), TrainError> {
         let trained = self.using.open()?;
-        let (AnyModel::Gpt(model), Tokenizers::Plain(tokenizer)) =
-            (&trained.model, &trained.tokenizers)
-        else {
-            return Err(trained.cannot("generate"));
-        };
-        let config = generate_config(&trained.config);
+        let generator = trained.model.generator();
+        let generator = generator.ok_or_else(|| trained.cannot("generate"))?;
+        let (model, tokenizer) = (&generator.model, &generator.task.tokenizer);
+        let config = generate_config(&trained.config)?;
         let mut config = self.decoding.apply(config, tokenizer.vocabulary())?;
         let prompt = tokenizer.encode(self.prompt.as_deref().unwrap_or("\n"))?;
         if prompt.is_empty() {

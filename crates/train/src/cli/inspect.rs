@@ -14,8 +14,8 @@ use zoo_viz::units::{count, number};
 use super::print;
 use crate::run::{WEIGHTS, last_rows};
 use crate::show::line;
-use crate::trained::weights_of;
-use crate::{AVERAGE, AnyModel, RunFolder, Tokenizers, TrainError, Which};
+use crate::trained::{load, weights_of};
+use crate::{AVERAGE, RunFolder, TrainError, Which};
 
 /// Shows what a run is made of, or what is in a file of weights
 #[derive(Debug, Args)]
@@ -204,7 +204,6 @@ fn about(folder: &RunFolder, config: &Config) -> String {
 
 /// What the model is made of: for that any device will do.
 fn summary(folder: &RunFolder, config: &Config) -> Result<String, TrainError> {
-    let tokenizers = Tokenizers::load(config, folder.path())?;
     let own = zoo_backend::open(config.backend.word, config.backend.dtype);
     let opened = own.or_else(|error| {
         let others = zoo_backend::compiled().into_iter();
@@ -213,7 +212,7 @@ fn summary(folder: &RunFolder, config: &Config) -> Result<String, TrainError> {
             words.filter_map(|word| zoo_backend::open(word, config.backend.dtype).ok());
         opened.next().ok_or(error)
     })?;
-    let model = AnyModel::build(config, &tokenizers, &opened.device)?;
+    let model = load(config, folder, &opened.device, None)?;
     Ok(model.summary().to_string())
 }
 

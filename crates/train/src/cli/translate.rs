@@ -11,7 +11,7 @@ use super::input::{Input, Line};
 use super::using::Using;
 use super::{print, print_error_line};
 use crate::files::write_output;
-use crate::write::generate_config;
+use crate::generate::generate_config;
 use crate::{TrainError, Trained, Translated};
 
 /// Writes a text for every line of a file or of standard input
@@ -53,14 +53,12 @@ impl Translate {
     ///
     /// # Errors
     ///
-    /// Those of [`Trained::translate`], of files, and if lines were too long.
+    /// Those of [`Trained::translator`], of files, and if lines were too long.
     pub fn run(self, out: &mut dyn Write) -> Result<(), TrainError> {
         let trained = self.using.open()?;
-        let (_, tokenizers, _) = trained.translator()?;
-        let vocabulary = tokenizers.target().vocabulary();
-        let config = self
-            .decoding
-            .apply(generate_config(&trained.config), vocabulary)?;
+        let vocabulary = trained.translator()?.vocabulary();
+        let config = generate_config(&trained.config)?;
+        let config = self.decoding.apply(config, vocabulary)?;
         let input = Input::open(self.file.as_deref())?;
         if input.is_typed {
             print_error_line(format_args!("{}; Ctrl-D ends", trained.described()));
@@ -103,7 +101,8 @@ impl Translate {
     ) -> Result<String, TrainError> {
         let is_numbered = matches!(config.strategy, Strategy::Beam { n_best: 2.., .. });
         let texts: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
-        let translated = trained.translate(&texts, config)?;
+        let device = &trained.opened.device;
+        let translated = trained.translator()?.translate(&texts, config, device)?;
         let mut written = String::new();
         for (Line { number, .. }, translated) in lines.iter().zip(translated) {
             let texts = match translated {
@@ -148,7 +147,7 @@ struct Unknown {
 impl Unknown {
     fn count(&mut self, trained: &Trained, lines: &[Line]) -> Result<(), TrainError> {
         let texts: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
-        for (all, unknown) in trained.unknown_tokens(&texts)? {
+        for (all, unknown) in trained.translator()?.unknown_tokens(&texts)? {
             self.of_lines += 1;
             self.of_tokens += all;
             self.tokens += unknown;

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use zoo_config::{Config, Data, Files};
-use zoo_data::{DocumentIds, LabelledIds, PairIds};
+use zoo_data::Parts;
 
-use crate::Examples;
+use crate::task::Ids;
 
 /// The data of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,7 +20,7 @@ pub(crate) struct DataFingerprint {
 /// A part of it: how many examples there are, and checksums of their tokens and labels, in
 /// order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct PartFingerprint {
+pub struct PartFingerprint {
     /// Tokens, where it is running text.
     examples: usize,
     inputs: u32,
@@ -38,47 +38,11 @@ pub(crate) struct DataChange {
 }
 
 impl DataFingerprint {
-    pub(crate) fn of(examples: &Examples) -> Self {
-        fn parts<T>(
-            parts: &zoo_data::Parts<T>,
-            part: impl Fn(&T) -> PartFingerprint,
-        ) -> DataFingerprint {
-            DataFingerprint {
-                train: part(&parts.train),
-                valid: part(&parts.valid),
-                test: part(&parts.test),
-            }
-        }
-        match examples {
-            Examples::Pairs(pairs) => parts(pairs, |pairs: &Vec<PairIds>| {
-                PartFingerprint::new(pairs, |pair, inputs, targets| {
-                    inputs.add(&pair.source);
-                    targets.add(&pair.target);
-                })
-            }),
-            Examples::Labelled(labelled) => parts(labelled, |texts: &Vec<LabelledIds>| {
-                PartFingerprint::new(texts, |text, inputs, labels| {
-                    inputs.add(&text.ids);
-                    labels.add_number(text.label);
-                })
-            }),
-            Examples::Documents(documents) => parts(documents, |documents: &Vec<DocumentIds>| {
-                PartFingerprint::new(documents, |document, inputs, labels| {
-                    inputs.add_number(document.sentences.len());
-                    document.sentences.iter().for_each(|ids| inputs.add(ids));
-                    labels.add_number(document.label);
-                })
-            }),
-            Examples::Plain(plain) => parts(plain, |text: &Vec<u32>| {
-                let mut inputs = Checksum::default();
-                // In pieces: the bytes of all of it would take as much memory again.
-                text.chunks(1 << 16).for_each(|ids| inputs.add(ids));
-                PartFingerprint {
-                    examples: text.len(),
-                    inputs: inputs.finish(),
-                    targets: 0,
-                }
-            }),
+    pub(crate) fn of(ids: &Parts<impl Ids>) -> Self {
+        Self {
+            train: ids.train.fingerprint(),
+            valid: ids.valid.fingerprint(),
+            test: ids.test.fingerprint(),
         }
     }
 
@@ -110,13 +74,10 @@ impl DataFingerprint {
 }
 
 impl PartFingerprint {
-    fn new<E>(examples: &[E], add: impl Fn(&E, &mut Checksum, &mut Checksum)) -> Self {
-        let [mut inputs, mut targets] = [Checksum::default(), Checksum::default()];
-        for example in examples {
-            add(example, &mut inputs, &mut targets);
-        }
+    /// Of so many examples, or tokens of running text, with these checksums.
+    pub(crate) fn new(examples: usize, inputs: Checksum, targets: Checksum) -> Self {
         Self {
-            examples: examples.len(),
+            examples,
             inputs: inputs.finish(),
             targets: targets.finish(),
         }
@@ -174,17 +135,17 @@ fn source(config: &Config, part: &str, same_inputs: bool) -> String {
 
 /// A checksum of lists of numbers.
 #[derive(Default)]
-struct Checksum(crc32fast::Hasher);
+pub struct Checksum(crc32fast::Hasher);
 
 impl Checksum {
     /// Its length first, so that moving a token to the next list is a change.
-    fn add(&mut self, ids: &[u32]) {
+    pub(crate) fn add(&mut self, ids: &[u32]) {
         self.add_number(ids.len());
         let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
         self.0.update(&bytes);
     }
 
-    fn add_number(&mut self, number: usize) {
+    pub(crate) fn add_number(&mut self, number: usize) {
         self.0.update(&(number as u64).to_le_bytes());
     }
 
@@ -195,7 +156,7 @@ impl Checksum {
 
 #[cfg(test)]
 mod tests {
-    use zoo_data::Parts;
+    use zoo_data::PairIds;
 
     use super::*;
 
@@ -212,11 +173,11 @@ mod tests {
             };
             pairs.iter().map(pair).collect()
         };
-        DataFingerprint::of(&Examples::Pairs(Parts {
+        DataFingerprint::of(&Parts::<Vec<PairIds>> {
             train: part(train),
             valid: part(valid),
             test: vec![],
-        }))
+        })
     }
 
     #[test]

@@ -5,43 +5,35 @@
 //! one large batch, by what there is to be said in each; and clipping takes all gradients
 //! together. Burn's optimizers, accumulator and dashboard are used as they are.
 
-mod batches;
-mod course;
-mod example;
 mod fingerprint;
 mod gradients;
-mod lesson;
-mod model;
 mod optimizer;
 mod pass;
 mod precision;
 mod schedule;
 mod sum;
+mod trainer;
 
 use std::time::Instant;
 
-use burn::module::{ModuleVisitor, Param};
+use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::Tensor;
 use burn_train::Interrupter;
 use zoo_backend::{BackendWord, Opened};
 use zoo_config::Config;
-use zoo_models::{Classifier, Gpt, Han, Seq2Seq, Transformer};
+use zoo_data::Parts;
 
-use self::batches::Batches;
-pub(crate) use self::batches::pieces_of;
-use self::course::Course;
-pub use self::example::{Example, TextWindow};
 use self::fingerprint::DataChange;
-pub(crate) use self::fingerprint::DataFingerprint;
-use self::lesson::Lesson;
-pub(crate) use self::lesson::check_lengths;
-pub use self::model::Learns;
+pub(crate) use self::fingerprint::{Checksum, DataFingerprint, PartFingerprint};
 pub(crate) use self::schedule::Falls;
 pub(crate) use self::sum::Unshown;
-use crate::memory::check_training;
+use self::trainer::Trainer;
+use crate::memory::{check_training, check_training_on};
 use crate::run::{About, Best, Lock, Opening, Progress, RunFolder};
 use crate::show::Show;
-use crate::{AnyModel, Examples, Judged, Judgement, Tokenizers, TrainError, read_texts};
+use crate::task::{Batches, Ids, Section, Task, check_lengths, read_texts, with_task};
+use crate::trained::build;
+use crate::{DataPart, Judgement, TrainError};
 
 /// How a run is started, beside its config.
 #[derive(Clone, Default)]
@@ -97,12 +89,22 @@ pub enum Ending {
 /// [`TrainError`], before anything slow starts where that can be told; checkpoints that were
 /// written are kept.
 pub fn train(config: &Config, options: &TrainOptions) -> Result<Finished, TrainError> {
+    with_task!(config, |T, section| train_task::<T>(
+        config, section, options
+    ))
+}
+
+fn train_task<T: Task>(
+    config: &Config,
+    section: &Section<T>,
+    options: &TrainOptions,
+) -> Result<Finished, TrainError> {
     let opening = match (options.resume, options.overwrite) {
         (true, _) => Opening::Resume,
         (false, true) => Opening::Overwrite,
         (false, false) => Opening::New,
     };
-    check_training(config, None)?;
+    check_training(config)?;
     let folder = RunFolder::of(config);
     folder.check(opening, config)?;
     let lock = folder.lock()?;
@@ -114,25 +116,29 @@ pub fn train(config: &Config, options: &TrainOptions) -> Result<Finished, TrainE
     );
 
     let opened = open_all(config)?;
-    let [first, ..] = opened.as_slice() else {
-        unreachable!("there is a device");
-    };
+    let first = &opened[0];
     show.note(&format!("device: {first}"));
     check_precision(config, first)?;
 
     let start = Instant::now();
-    let read = read_texts(config)?;
-    read.notes.iter().for_each(|note| show.note(note));
+    let note = &mut |line: &str| show.note(line);
+    let texts = read_texts::<T>(config, note)?;
     // What was learned before is taken again: a text may be cut in more ways than one.
-    let tokenizers = match opening {
-        Opening::Resume => Tokenizers::load(config, folder.path())?,
-        Opening::New | Opening::Overwrite => Tokenizers::prepare(config, &read.texts)?,
+    let task = match opening {
+        Opening::Resume => T::load(section, folder.path())?,
+        Opening::New | Opening::Overwrite => T::prepare(config, section, &texts.train)?,
     };
-    let (examples, notes) = tokenizers.encode(config, &read.texts)?;
-    notes.iter().for_each(|note| show.note(note));
-    check_lengths(config, &examples)?;
-    check_training(config, Some((&tokenizers, &examples)))?;
-    let vocabulary = match tokenizers.sizes() {
+    let mut encode = |part, texts| task.encode(config, part, texts, note);
+    let ids = Parts {
+        train: encode(DataPart::Train, &texts.train)?,
+        valid: encode(DataPart::Valid, &texts.valid)?,
+        test: encode(DataPart::Test, &texts.test)?,
+    };
+    check_lengths(&task, DataPart::Train, &ids.train)?;
+    check_lengths(&task, DataPart::Valid, &ids.valid)?;
+    check_lengths(&task, DataPart::Test, &ids.test)?;
+    check_training_on(config, &task, &ids.train)?;
+    let vocabulary = match task.vocabularies() {
         (source, Some(target)) => format!("{source} and {target} tokens"),
         (one, None) => format!("{one} tokens"),
     };
@@ -143,51 +149,42 @@ pub fn train(config: &Config, options: &TrainOptions) -> Result<Finished, TrainE
 
     let device = first.device.clone().autodiff();
     device.seed(config.run.seed);
-    let model = AnyModel::build(config, &tokenizers, &device)?;
-    let started = Started {
+    let model = build(config, &task, &device)?;
+    let data = DataFingerprint::of(&ids);
+    let batches = ids.train.batches(config, task.context())?;
+    let mut started = Started {
         config,
         options,
         opening,
         folder,
         lock,
         about: About::now(config, first),
-        tokenizers: &tokenizers,
-        data: DataFingerprint::of(&examples),
         devices: opened
             .iter()
             .map(|it| it.device.clone().autodiff())
             .collect(),
         on_cpu: is_cpu(first.word),
         show,
+        data,
+        batches,
+        valid: ids
+            .valid
+            .examples(task.context(), config.validation.max_examples),
+        test: ids.test.examples(task.context(), None),
+        texts,
+        task,
     };
-    let texts = &read.texts;
-    match (model, examples) {
-        (AnyModel::Transformer(model), Examples::Pairs(parts)) => {
-            let lesson = Lesson::<Transformer>::of_examples(config, parts, texts)?;
-            started.learn(model, lesson)
-        }
-        (AnyModel::Seq2Seq(model), Examples::Pairs(parts)) => {
-            let lesson = Lesson::<Seq2Seq>::of_examples(config, parts, texts)?;
-            started.learn(model, lesson)
-        }
-        (AnyModel::Classifier(model), Examples::Labelled(parts)) => {
-            let lesson = Lesson::<Classifier>::of_examples(config, parts, texts)?;
-            started.learn(model, lesson)
-        }
-        (AnyModel::Han(model), Examples::Documents(parts)) => {
-            let lesson = Lesson::<Han>::of_examples(config, parts, texts)?;
-            started.learn(model, lesson)
-        }
-        (AnyModel::Gpt(model), Examples::Plain(parts)) => {
-            let lesson = Lesson::<Gpt>::of_text(config, parts)?;
-            started.learn(model, lesson)
-        }
-        _ => unreachable!("the config was checked: its model takes its data"),
-    }
+    started.prepare(&model.to_string())?;
+    // Weights are drawn when they are first asked for: now, in their order.
+    model.visit(&mut Draw);
+    let (mut trainer, model) = Trainer::new(started, model)?;
+    let result = trainer.run(model);
+    trainer.end();
+    result
 }
 
-/// Everything but a model and its examples.
-struct Started<'a> {
+/// Everything that a run learns with but its model.
+struct Started<'a, T: Task> {
     config: &'a Config,
     options: &'a TrainOptions,
     opening: Opening,
@@ -195,26 +192,19 @@ struct Started<'a> {
     /// Held until the run is over.
     lock: Option<Lock>,
     about: About,
-    tokenizers: &'a Tokenizers,
-    data: DataFingerprint,
-    /// With gradients.
+    /// With gradients; the weights are on the first.
     devices: Vec<burn::tensor::Device>,
     on_cpu: bool,
     show: Show,
+    data: DataFingerprint,
+    batches: Box<dyn Batches<Example = T::Example>>,
+    valid: Vec<T::Example>,
+    test: Vec<T::Example>,
+    texts: Parts<T::Texts>,
+    task: T,
 }
 
-impl Started<'_> {
-    fn learn<M: Judged>(mut self, model: M, lesson: Lesson<M>) -> Result<Finished, TrainError> {
-        self.prepare(&model.to_string())?;
-        let speech = self.tokenizers.speech();
-        // Weights are drawn when they are first asked for: now, in their order.
-        model.visit(&mut Draw);
-        let mut course = Course::new(self, model, lesson, speech)?;
-        let result = course.run();
-        course.end();
-        result
-    }
-
+impl<T: Task> Started<'_, T> {
     /// That the data is what the checkpoint's run was trained with.
     fn check_data(&mut self, progress: &Progress) -> Result<(), TrainError> {
         let Some(then) = &progress.data else {
@@ -248,7 +238,7 @@ impl Started<'_> {
             let lock = self.lock.take();
             let lock = folder.create(self.opening, self.config, &self.about, lock)?;
             self.lock = Some(lock);
-            self.tokenizers.save(folder.path())?;
+            self.task.save(folder.path())?;
         }
         self.show.log_to(&folder.file("log.txt"))?;
         if let Some(warning) = self.lock.as_ref().and_then(Lock::warning) {

@@ -1,11 +1,13 @@
 //! One pass forward and back: the gradients of a step's batches, on one device or several.
 
+use burn::module::Module;
 use burn::optim::{GradientsAccumulator, GradientsParams};
 use burn::tensor::{DType, Device, Tensor};
 use zoo_models::ModelError;
 
+use super::gradients;
 use super::precision::rounded;
-use super::{Example, Learns, gradients};
+use crate::task::{Example, Task, TaskModel};
 
 /// How passes are made.
 #[derive(Debug, Clone)]
@@ -45,15 +47,14 @@ struct Step {
 impl Passes {
     /// The gradients of the mean loss over all batches together, as if they were one: the random
     /// features of an attention are the same for all of them.
-    pub(crate) fn make<M: Learns>(
+    pub(crate) fn make<T: Task>(
         &self,
-        model: &M,
-        batches: &[Vec<M::Example>],
+        model: &T::Model,
+        batches: &[Vec<T::Example>],
         step: usize,
         scale: f64,
     ) -> Result<Passed, ModelError> {
-        let said = |batch: &Vec<M::Example>| batch.iter().map(Example::said).sum::<usize>();
-        let total: usize = batches.iter().map(said).sum();
+        let total = batches.iter().flatten().map(Example::predicted).sum();
         let step = Step {
             number: step,
             passes: batches.len().div_ceil(self.devices.len()),
@@ -68,14 +69,12 @@ impl Passes {
         for attention in model.attentions() {
             attention.redraw_features_before(step.number as u64);
         }
-        let [first, others @ ..] = self.devices.as_slice() else {
-            unreachable!("there is a device");
-        };
+        let others = &self.devices[1..];
         let mut shares = batches.chunks(step.passes);
         let own = shares.next().unwrap_or_default();
         if others.is_empty() {
-            let passed = self.on_device(model, own, 0, &step)?;
-            return Ok(self.in_kept_dtype(model, passed, &step));
+            let passed = self.on_device::<T>(model, own, 0, &step)?;
+            return Ok(self.in_kept_dtype::<T>(model, passed, &step));
         }
         let passed = std::thread::scope(|scope| {
             let workers: Vec<_> = others
@@ -88,11 +87,11 @@ impl Passes {
                         // Not a clone: it would share its running states with the model, and
                         // take them to its device.
                         let model = model.valid().fork(&device.clone().inner()).train();
-                        self.on_device(&model, batches, 1 + at, step)
+                        self.on_device::<T>(&model, batches, 1 + at, step)
                     })
                 })
                 .collect();
-            let own = self.on_device(model, own, 0, &step);
+            let own = self.on_device::<T>(model, own, 0, &step);
             let mut passed = vec![own];
             for worker in workers {
                 passed.push(
@@ -103,25 +102,21 @@ impl Passes {
             }
             passed.into_iter().collect::<Result<Vec<_>, _>>()
         })?;
-        let plain = first.clone().inner();
+        let plain = self.devices[0].clone().inner();
         let mut sum = GradientsAccumulator::new();
-        let mut loss: Option<Tensor<1>> = None;
+        let mut losses = vec![];
         for passed in passed {
             sum.accumulate(model, passed.gradients.to_device(&plain, model));
-            let of_device = passed.loss.to_device(&plain);
-            loss = Some(match loss {
-                Some(loss) => loss + of_device,
-                None => of_device,
-            });
+            losses.push(passed.loss.to_device(&plain));
         }
         let passed = Passed {
             gradients: sum.grads(),
-            loss: loss.unwrap_or_else(|| unreachable!("the first device has passed")),
+            loss: sum_of(losses, &plain),
         };
-        Ok(self.in_kept_dtype(model, passed, &step))
+        Ok(self.in_kept_dtype::<T>(model, passed, &step))
     }
 
-    fn in_kept_dtype<M: Learns>(&self, model: &M, passed: Passed, step: &Step) -> Passed {
+    fn in_kept_dtype<T: Task>(&self, model: &T::Model, passed: Passed, step: &Step) -> Passed {
         match step.dtype == self.kept {
             true => passed,
             false => Passed {
@@ -132,10 +127,10 @@ impl Passes {
     }
 
     /// The part of the gradients that the batches of a device make, by its number.
-    fn on_device<M: Learns>(
+    fn on_device<T: Task>(
         &self,
-        model: &M,
-        batches: &[Vec<M::Example>],
+        model: &T::Model,
+        batches: &[Vec<T::Example>],
         device: usize,
         step: &Step,
     ) -> Result<Passed, ModelError> {
@@ -150,28 +145,24 @@ impl Passes {
                 &copy
             }
         };
-        zoo_attention::with_seed(drawn, || self.passed(computing, batches, device, step))
+        zoo_attention::with_seed(drawn, || self.passed::<T>(computing, batches, device, step))
     }
 
-    fn passed<M: Learns>(
+    fn passed<T: Task>(
         &self,
-        computing: &M,
-        batches: &[Vec<M::Example>],
+        computing: &T::Model,
+        batches: &[Vec<T::Example>],
         device: &Device,
         step: &Step,
     ) -> Result<Passed, ModelError> {
         let mut sum = GradientsAccumulator::new();
-        let mut whole: Option<Tensor<1>> = None;
+        let mut losses = vec![];
         for batch in batches {
-            let examples: Vec<&M::Example> = batch.iter().collect();
-            let said: usize = batch.iter().map(Example::said).sum();
+            let examples: Vec<&T::Example> = batch.iter().collect();
+            let said: usize = batch.iter().map(Example::predicted).sum();
             let share = said as f64 / step.total.max(1) as f64;
-            let loss = computing.loss(&examples, self.smoothing, device)? * share;
-            let shown = loss.clone().inner();
-            whole = Some(match whole {
-                Some(whole) => whole + shown,
-                None => shown,
-            });
+            let loss = T::loss(computing, &examples, self.smoothing, device)? * share;
+            losses.push(loss.clone().inner());
             let back = (loss * step.scale).backward();
             let of_batch = GradientsParams::from_grads(back, computing);
             let of_batch = match self.precision == step.dtype && step.scale == 1.0 {
@@ -182,11 +173,15 @@ impl Passes {
         }
         Ok(Passed {
             gradients: sum.grads(),
-            // A device without batches has nothing to say.
-            loss: whole
-                .unwrap_or_else(|| Tensor::zeros([1], (&device.clone().inner(), DType::F32))),
+            loss: sum_of(losses, &device.clone().inner()),
         })
     }
+}
+
+/// The sum of losses in their order; 0 for a device without batches.
+fn sum_of(losses: Vec<Tensor<1>>, device: &Device) -> Tensor<1> {
+    let sum = losses.into_iter().reduce(|sum, loss| sum + loss);
+    sum.unwrap_or_else(|| Tensor::zeros([1], (device, DType::F32)))
 }
 
 /// What is drawn in a step, on a device: the same in every run of the seed.
@@ -213,6 +208,7 @@ mod tests {
 
     use super::super::gradients::norm;
     use super::*;
+    use crate::Classification;
 
     fn example(at: usize) -> LabelledIds {
         LabelledIds {
@@ -242,9 +238,13 @@ mod tests {
             (6..9).map(example).collect(),
         ];
         let all = vec![batches.concat()];
-        let one = passes(1).make(&model, &all, 1, 1.0).unwrap();
+        let one = passes(1)
+            .make::<Classification<Classifier>>(&model, &all, 1, 1.0)
+            .unwrap();
         for count in [1, 2, 3, 4] {
-            let several = passes(count).make(&model, &batches, 1, 1.0).unwrap();
+            let several = passes(count)
+                .make::<Classification<Classifier>>(&model, &batches, 1, 1.0)
+                .unwrap();
             let [a, b] = [&one, &several].map(|passed| passed.loss.clone().into_scalar::<f32>());
             assert!((a - b).abs() < 1e-6, "{count} devices: {a} and {b}");
             let [a, b] = [&one, &several].map(|passed| {
@@ -287,7 +287,9 @@ mod tests {
                 seed: 1,
             };
             let step = |step: usize| {
-                let passed = passes.make(&model, &batches, step, 1.0).unwrap();
+                let passed = passes
+                    .make::<Classification<Classifier>>(&model, &batches, step, 1.0)
+                    .unwrap();
                 let features = model.layers.iter().map(|layer| {
                     let features = layer.attention.params.features.as_ref().unwrap();
                     match features.features() {

@@ -13,8 +13,8 @@ use burn_train::renderer::tui::TuiMetricsRendererWrapper;
 use burn_train::renderer::{MetricState, MetricsRenderer, MetricsRendererTraining};
 use zoo_config::Metric;
 
+use super::Interval;
 use super::line::number;
-use super::{Interval, Screen};
 use crate::Judgement;
 use crate::out::print_line;
 
@@ -73,17 +73,15 @@ impl Dashboard {
             renderer.update_train(state);
         }
     }
-}
 
-impl Screen for Dashboard {
-    fn note(&mut self, line: &str) {
+    pub(super) fn note(&mut self, line: &str) {
         match &self.renderer {
             Some(_) => self.lines.push(line.to_owned()),
             None => print_line(line),
         }
     }
 
-    fn start(&mut self, from: usize, to: usize) {
+    pub(super) fn start(&mut self, from: usize, to: usize) {
         self.steps = to;
         let mut renderer = TuiMetricsRendererWrapper::new(self.interrupter.clone(), None);
         renderer.start_split("train", to);
@@ -97,7 +95,7 @@ impl Screen for Dashboard {
         }
     }
 
-    fn step(&mut self, step: usize) {
+    pub(super) fn step(&mut self, step: usize) {
         if let Some(renderer) = &mut self.renderer {
             // There are two bars, for epochs and for what is in one. Without epochs the first
             // takes what the second has, but only where it is as it was at the start.
@@ -106,7 +104,7 @@ impl Screen for Dashboard {
         }
     }
 
-    fn trained(&mut self, interval: &Interval, _: &str) {
+    pub(super) fn trained(&mut self, interval: &Interval) {
         self.train_value("loss", interval.loss, format!("{:.4}", interval.loss));
         self.train_value(
             "learning rate",
@@ -117,7 +115,7 @@ impl Screen for Dashboard {
         self.train_value("tokens per second", speed, format!("{speed:.0}"));
     }
 
-    fn validated(&mut self, judgement: &Judgement, lines: &[String]) {
+    pub(super) fn validated(&mut self, judgement: &Judgement, lines: &[String]) {
         self.lines.extend_from_slice(lines);
         for (metric, value) in judgement.values() {
             let state = self.state(metric.word(), value, number(metric, value));
@@ -127,7 +125,7 @@ impl Screen for Dashboard {
         }
     }
 
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         // The terminal is given back before anything is printed on it.
         self.renderer = None;
         for line in std::mem::take(&mut self.lines) {

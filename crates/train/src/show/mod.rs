@@ -2,7 +2,6 @@
 
 mod dashboard;
 pub(crate) mod line;
-mod plain;
 
 use std::io::IsTerminal;
 
@@ -11,8 +10,8 @@ use zoo_config::Metric;
 use zoo_spec::printable_text;
 
 use self::dashboard::Dashboard;
-use self::plain::Plain;
 use crate::files::Appender;
+use crate::out::print_line;
 use crate::{Judgement, TrainError};
 
 /// Numbers of the steps since they were last shown.
@@ -31,30 +30,18 @@ pub(crate) struct Interval {
     pub(crate) left: f64,
 }
 
-/// Somebody who shows.
-trait Screen: Send {
-    /// A line about what is going on.
-    fn note(&mut self, line: &str);
-
-    /// Training begins after a step and goes on to another.
-    fn start(&mut self, from: usize, to: usize);
-
-    /// A step was made.
-    fn step(&mut self, step: usize);
-
-    /// Numbers of steps.
-    fn trained(&mut self, interval: &Interval, line: &str);
-
-    /// How good the model was.
-    fn validated(&mut self, judgement: &Judgement, lines: &[String]);
-
-    /// There is nothing more to come.
-    fn end(&mut self);
+/// Where a run is shown.
+enum Screen {
+    /// Nowhere: for tests, and for programs that show runs in their own way.
+    Silent,
+    /// A line an interval, for logs and for people without a terminal.
+    Plain,
+    Dashboard(Box<Dashboard>),
 }
 
 /// Shows a run, and writes what is shown into its log.
 pub(crate) struct Show {
-    screen: Box<dyn Screen>,
+    screen: Screen,
     log: Option<Appender>,
     /// What came before there was a log.
     before: Vec<String>,
@@ -64,12 +51,12 @@ pub(crate) struct Show {
 impl Show {
     /// On the dashboard if there is a terminal and nobody asks for lines.
     pub(crate) fn new(plain: bool, quiet: bool, metric: Metric, interrupter: &Interrupter) -> Self {
-        let screen: Box<dyn Screen> = if quiet {
-            Box::new(Silent)
+        let screen = if quiet {
+            Screen::Silent
         } else if plain || !std::io::stdout().is_terminal() {
-            Box::new(Plain)
+            Screen::Plain
         } else {
-            Box::new(Dashboard::new(metric, interrupter.clone()))
+            Screen::Dashboard(Box::new(Dashboard::new(metric, interrupter.clone())))
         };
         Self {
             screen,
@@ -88,37 +75,65 @@ impl Show {
         Ok(())
     }
 
+    /// A line about what is going on.
     pub(crate) fn note(&mut self, line: &str) {
         let line = printable_text(line);
-        self.screen.note(&line);
+        match &mut self.screen {
+            Screen::Dashboard(dashboard) => dashboard.note(&line),
+            _ => self.print(&line),
+        }
         self.write(&line);
     }
 
+    /// Training begins after a step and goes on to another.
     pub(crate) fn start(&mut self, from: usize, to: usize) {
         self.last_step = to;
-        self.screen.start(from, to);
+        if let Screen::Dashboard(dashboard) = &mut self.screen {
+            dashboard.start(from, to);
+        }
     }
 
+    /// A step was made.
     pub(crate) fn step(&mut self, step: usize) {
-        self.screen.step(step);
+        if let Screen::Dashboard(dashboard) = &mut self.screen {
+            dashboard.step(step);
+        }
     }
 
+    /// Numbers of steps.
     pub(crate) fn trained(&mut self, interval: &Interval) {
         let line = line::trained(interval, self.last_step);
-        self.screen.trained(interval, &line);
+        match &mut self.screen {
+            Screen::Dashboard(dashboard) => dashboard.trained(interval),
+            _ => self.print(&line),
+        }
         self.write(&line);
     }
 
+    /// How good the model was.
     pub(crate) fn validated(&mut self, judgement: &Judgement, is_best: bool) {
         let lines = line::validated(judgement, is_best);
-        self.screen.validated(judgement, &lines);
+        if let Screen::Dashboard(dashboard) = &mut self.screen {
+            dashboard.validated(judgement, &lines);
+        }
         for line in &lines {
+            self.print(line);
             self.write(line);
         }
     }
 
+    /// There is nothing more to come.
     pub(crate) fn end(&mut self) {
-        self.screen.end();
+        if let Screen::Dashboard(dashboard) = &mut self.screen {
+            dashboard.end();
+        }
+    }
+
+    /// Prints a line where there is no dashboard.
+    fn print(&self, line: &str) {
+        if let Screen::Plain = self.screen {
+            print_line(line);
+        }
     }
 
     fn write(&mut self, line: &str) {
@@ -128,16 +143,4 @@ impl Show {
             None => self.before.push(line.to_owned()),
         }
     }
-}
-
-/// Nobody: for tests, and for programs that show runs in their own way.
-struct Silent;
-
-impl Screen for Silent {
-    fn note(&mut self, _: &str) {}
-    fn start(&mut self, _: usize, _: usize) {}
-    fn step(&mut self, _: usize) {}
-    fn trained(&mut self, _: &Interval, _: &str) {}
-    fn validated(&mut self, _: &Judgement, _: &[String]) {}
-    fn end(&mut self) {}
 }

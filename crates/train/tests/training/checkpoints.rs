@@ -3,65 +3,49 @@
 use libtest_mimic::Trial;
 use zoo_backend::Opened;
 use zoo_models::weights::Weights;
-use zoo_train::{RunFolder, TrainError, TrainOptions, Trained, Which, average, train};
+use zoo_train::{TrainError, Trained, Which, average, train};
 
-use crate::support::{Folder, column, config, config_text, said, seal, zoo};
-
-fn trial(opened: &Opened, name: &str, test: fn(&Opened)) -> Trial {
-    let opened = opened.clone();
-    Trial::test(format!("checkpoints::{name}"), move || {
-        test(&opened);
-        Ok(())
-    })
-}
+use crate::shared::{ends, has};
+use crate::support::{
+    Folder, column, config, config_text, failed, quiet, resume, resume_from, said, seal, succeeded,
+    trials, zoo_train,
+};
 
 /// What depends on the device: whether weights are finite is asked there.
 pub(crate) fn on_devices(opened: &Opened) -> Vec<Trial> {
-    let trial = |name, test| trial(opened, name, test);
-    vec![
-        trial(
-            "non_finite_weights_replace_no_good_ones",
-            non_finite_weights,
-        ),
-        trial("non_finite_weights_of_a_file_are_not_used", non_finite_file),
-    ]
+    trials!(
+        opened,
+        "checkpoints",
+        [
+            non_finite_weights_replace_no_good_ones,
+            non_finite_weights_of_a_file_are_not_used,
+        ]
+    )
 }
 
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
-    let trial = |name, test| trial(opened, name, test);
-    vec![
-        trial("any_byte_that_changed_is_noticed", any_byte),
-        trial(
-            "each_command_names_its_own_flag_for_a_whole_one",
-            flags_of_commands,
-        ),
-        trial("a_run_ends_also_if_its_best_is_damaged", best_is_damaged),
-        trial(
-            "a_damaged_one_is_told_and_an_older_one_named",
-            a_damaged_one,
-        ),
-        trial("of_those_as_good_the_best_has_the_lowest_loss", as_good),
-        trial("the_last_and_the_best_are_kept", the_last_and_the_best),
-        #[cfg(unix)]
-        trial("a_full_disk_leaves_the_older_one", a_full_disk),
-    ]
-}
-
-fn quiet() -> TrainOptions {
-    TrainOptions {
-        quiet: true,
-        ..TrainOptions::default()
-    }
+    trials!(
+        opened,
+        "checkpoints",
+        [
+            any_byte_that_changed_is_noticed,
+            each_command_names_its_own_flag_for_a_whole_one,
+            a_run_ends_also_if_its_best_is_damaged,
+            a_damaged_one_is_told_and_an_older_one_named,
+            of_those_as_good_the_best_has_the_lowest_loss,
+            the_last_and_the_best_are_kept,
+            #[cfg(unix)]
+            a_full_disk_leaves_the_older_one,
+        ]
+    )
 }
 
 /// Whatever happens to a file of a checkpoint, it is not read, and the other one is named.
-fn any_byte(opened: &Opened) {
+fn any_byte_that_changed_is_noticed(opened: &Opened) {
     let folder = Folder::new();
     let steps = ["training.steps = 2", "training.checkpoint_every = 1"];
     train(&config(opened, &folder, &steps), &quiet()).unwrap();
-    let checkpoints = RunFolder::existing(&folder.join("runs/small"))
-        .unwrap()
-        .checkpoints();
+    let checkpoints = folder.run().checkpoints();
     let mut drawn = 1_u64;
     let mut draw = |below: usize| {
         drawn = drawn
@@ -106,7 +90,7 @@ fn is_same_json(a: &[u8], b: &[u8]) -> bool {
     read(a).is_some() && read(a) == read(b)
 }
 
-fn a_damaged_one(opened: &Opened) {
+fn a_damaged_one_is_told_and_an_older_one_named(opened: &Opened) {
     let folder = Folder::new();
     let steps = ["training.steps = 4", "training.checkpoint_every = 2"];
     let config = config(opened, &folder, &steps);
@@ -118,19 +102,12 @@ fn a_damaged_one(opened: &Opened) {
         let middle = bad.len() / 2;
         bad[middle] ^= 1;
         std::fs::write(&path, bad).unwrap();
-        let resume = TrainOptions {
-            resume: true,
-            ..quiet()
-        };
-        let error = train(&config, &resume).unwrap_err().to_string();
-        assert!(error.contains("step-00000004 is damaged"), "{error}");
-        assert!(
-            error.contains(&format!("{name} is not as it was written")),
-            "{error}"
-        );
-        assert!(
-            error.ends_with("\n  do: that of step 2 is whole: --step 2 goes on from it"),
-            "{error}"
+        let error = failed(&config, &resume());
+        has(&error, "step-00000004 is damaged");
+        has(&error, &format!("{name} is not as it was written"));
+        ends(
+            &error,
+            "\n  do: that of step 2 is whole: --step 2 goes on from it",
         );
         std::fs::write(&path, good).unwrap();
     }
@@ -138,30 +115,13 @@ fn a_damaged_one(opened: &Opened) {
     let good = std::fs::read(&sums).unwrap();
     for bad in ["", "{}", "[1]", "{\"state.json\": \"00000000\"}"] {
         std::fs::write(&sums, bad).unwrap();
-        let resume = TrainOptions {
-            resume: true,
-            ..quiet()
-        };
-        let error = train(&config, &resume).unwrap_err().to_string();
+        let error = failed(&config, &resume());
         assert!(error.contains("step-00000004 is damaged"), "{bad}: {error}");
     }
     std::fs::write(&sums, good).unwrap();
-    let resume = TrainOptions {
-        resume: true,
-        step: Some(2),
-        ..quiet()
-    };
-    assert_eq!(train(&config, &resume).unwrap().steps, 4);
-    let missing = TrainOptions {
-        resume: true,
-        step: Some(3),
-        ..quiet()
-    };
-    let error = train(&config, &missing).unwrap_err().to_string();
-    assert!(
-        error.ends_with("has no checkpoint of step 3; it has those of 2, 4"),
-        "{error}"
-    );
+    assert_eq!(train(&config, &resume_from(2)).unwrap().steps, 4);
+    let error = failed(&config, &resume_from(3));
+    ends(&error, "has no checkpoint of step 3; it has those of 2, 4");
 }
 
 /// Changes a bit of a checkpoint of the run `small`.
@@ -174,7 +134,7 @@ fn damage(folder: &Folder, step: usize) {
     std::fs::write(&path, bytes).unwrap();
 }
 
-fn flags_of_commands(opened: &Opened) {
+fn each_command_names_its_own_flag_for_a_whole_one(opened: &Opened) {
     let folder = Folder::new();
     let changes = [
         "training.steps = 8",
@@ -184,24 +144,20 @@ fn flags_of_commands(opened: &Opened) {
     train(&config(opened, &folder, &changes), &quiet()).unwrap();
     // The oldest: what is whole is newer.
     damage(&folder, 2);
-    let run = folder.join("runs/small");
-    let error = Trained::open(&run, Which::Step(2), Some(opened.word), &[]).unwrap_err();
+    let run = folder.run();
+    let error = Trained::open(run.path(), Which::Step(2), Some(opened.word), &[]).unwrap_err();
     let said = error.to_string();
-    assert!(
-        said.ends_with("\n  do: that of step 4 is whole: --checkpoint 4 takes it"),
-        "{said}"
+    ends(
+        &said,
+        "\n  do: that of step 4 is whole: --checkpoint 4 takes it",
     );
-    let run = RunFolder::existing(&run).unwrap();
     let said = average(&run, &[2, 6, 8]).unwrap_err().to_string();
-    assert!(
-        said.ends_with("--steps 6,8 leaves the damaged out"),
-        "{said}"
-    );
+    ends(&said, "--steps 6,8 leaves the damaged out");
     let said = average(&run, &[2]).unwrap_err().to_string();
-    assert!(said.ends_with("--steps 4 takes it"), "{said}");
+    ends(&said, "--steps 4 takes it");
 }
 
-fn best_is_damaged(opened: &Opened) {
+fn a_run_ends_also_if_its_best_is_damaged(opened: &Opened) {
     let changed = |folder: &Folder, seed: usize, steps: usize| {
         let changes = [
             &format!("run.seed = {seed}"),
@@ -223,23 +179,16 @@ fn best_is_damaged(opened: &Opened) {
     train(&changed(&folder, seed, 2), &quiet()).unwrap();
     damage(&folder, 1);
     let four = changed(&folder, seed, 4);
-    let resume = TrainOptions {
-        resume: true,
-        ..quiet()
-    };
-    let finished = train(&four, &resume).unwrap();
+    let finished = train(&four, &resume()).unwrap();
     assert!(finished.test.is_some());
     let result = std::fs::read_to_string(finished.folder.file("result.json")).unwrap();
-    assert!(result.contains("\"checkpoint\": 4"), "{result}");
+    has(&result, "\"checkpoint\": 4");
     let log = std::fs::read_to_string(finished.folder.file("log.txt")).unwrap();
-    assert!(log.contains("step-00000001 is damaged"), "{log}");
-    assert!(
-        log.contains("the test is of the last weights instead"),
-        "{log}"
-    );
+    has(&log, "step-00000001 is damaged");
+    has(&log, "the test is of the last weights instead");
 }
 
-fn the_last_and_the_best(opened: &Opened) {
+fn the_last_and_the_best_are_kept(opened: &Opened) {
     let folder = Folder::new();
     let changes = [
         "training.steps = 6",
@@ -252,9 +201,7 @@ fn the_last_and_the_best(opened: &Opened) {
         "schedule.warmup = 0",
     ];
     let finished = train(&config(opened, &folder, &changes), &quiet()).unwrap();
-    let checkpoints = RunFolder::existing(&folder.join("runs/small"))
-        .unwrap()
-        .checkpoints();
+    let checkpoints = folder.run().checkpoints();
     let best = checkpoints.best().unwrap().unwrap();
     assert_eq!(Some(&best), finished.best.as_ref());
     let mut expected = vec![best.step, 5, 6];
@@ -263,7 +210,7 @@ fn the_last_and_the_best(opened: &Opened) {
     assert_eq!(checkpoints.steps().unwrap(), expected);
 }
 
-fn as_good(opened: &Opened) {
+fn of_those_as_good_the_best_has_the_lowest_loss(opened: &Opened) {
     let folder = Folder::new();
     let changes = [
         "training.steps = 8",
@@ -284,11 +231,11 @@ fn as_good(opened: &Opened) {
     assert_eq!(finished.best.unwrap().step, 2 * (lowest + 1));
 }
 
-fn a_full_disk(opened: &Opened) {
+fn a_full_disk_leaves_the_older_one(opened: &Opened) {
     let folder = Folder::new();
     let changes = ["training.steps = 8", "training.checkpoint_every = 2"];
-    let path = folder.write("small.toml", config_text(opened, &folder, &changes));
-    let path = path.to_str().unwrap();
+    let file = folder.write("small.toml", config_text(opened, &folder, &changes));
+    let path = file.to_str().unwrap();
     let config = config(
         opened,
         &folder,
@@ -306,23 +253,16 @@ fn a_full_disk(opened: &Opened) {
         .unwrap();
     let text = said(&output);
     assert!(!output.status.success(), "{text}");
-    assert!(
-        text.contains("the checkpoint of step 4 could not be written"),
-        "{text}"
+    has(&text, "the checkpoint of step 4 could not be written");
+    has(
+        &text,
+        "The checkpoint of step 2 is kept. Make room, then go on with --resume",
     );
-    assert!(
-        text.contains("The checkpoint of step 2 is kept. Make room, then go on with --resume"),
-        "{text}"
-    );
-    let checkpoints = RunFolder::existing(&folder.join("runs/small"))
-        .unwrap()
-        .checkpoints();
+    let checkpoints = folder.run().checkpoints();
     assert_eq!(checkpoints.steps().unwrap(), [2]);
     // With room again, it goes on.
-    let output = zoo(&["train", path, "--plain", "--resume"])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    let output = zoo_train(&file, &["--resume"]);
+    succeeded(&output);
     assert!(checkpoints.steps().unwrap().ends_with(&[4, 6, 8]));
 }
 
@@ -338,7 +278,7 @@ const DIVERGES: [&str; 8] = [
     "validation.metric = \"exact\"",
 ];
 
-fn non_finite_weights(opened: &Opened) {
+fn non_finite_weights_replace_no_good_ones(opened: &Opened) {
     let folder = Folder::new();
     let changes = [
         &DIVERGES[..],
@@ -358,14 +298,12 @@ fn non_finite_weights(opened: &Opened) {
         ),
         "{text}"
     );
-    assert!(
-        text.ends_with(
-            "the checkpoint of step 1 can be used: --checkpoint 1 evaluates it, --resume --step 1 \
-             goes on from it"
-        ),
-        "{text}"
+    ends(
+        &text,
+        "the checkpoint of step 1 can be used: --checkpoint 1 evaluates it, --resume --step 1 \
+             goes on from it",
     );
-    let run = RunFolder::existing(&folder.join("runs/small")).unwrap();
+    let run = folder.run();
     assert_eq!(run.checkpoints().steps().unwrap(), [1]);
     assert!(run.checkpoints().read(1).is_ok());
 
@@ -377,17 +315,17 @@ fn non_finite_weights(opened: &Opened) {
         matches!(error, TrainError::NonFiniteWeights { step: 2, .. }),
         "{error}"
     );
-    let run = RunFolder::existing(&folder.join("runs/small")).unwrap();
+    let run = folder.run();
     assert_eq!(run.checkpoints().best().unwrap(), None);
 }
 
 /// As earlier versions wrote them.
-fn non_finite_file(opened: &Opened) {
+fn non_finite_weights_of_a_file_are_not_used(opened: &Opened) {
     let folder = Folder::new();
     let steps = ["training.steps = 2", "training.checkpoint_every = 1"];
     let config = config(opened, &folder, &steps);
     train(&config, &quiet()).unwrap();
-    let run = RunFolder::existing(&folder.join("runs/small")).unwrap();
+    let run = folder.run();
     let checkpoint = run.checkpoints().folder_of(2);
     let path = checkpoint.join("weights.safetensors");
     let good = Weights::read(&path).unwrap();
@@ -406,16 +344,9 @@ fn non_finite_file(opened: &Opened) {
         std::fs::remove_file(&path).unwrap();
         Weights::of_tensors(tensors).write(&path).unwrap();
         seal(&checkpoint);
-        let resume = TrainOptions {
-            resume: true,
-            ..quiet()
-        };
-        let error = train(&config, &resume).unwrap_err().to_string();
+        let error = failed(&config, &resume());
         let last = keys.last().unwrap();
-        assert!(
-            error.contains(&format!("{last} has weights that are not finite")),
-            "{error}"
-        );
-        assert!(error.ends_with("--step 1 goes on from it"), "{error}");
+        has(&error, &format!("{last} has weights that are not finite"));
+        ends(&error, "--step 1 goes on from it");
     }
 }

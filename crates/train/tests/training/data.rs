@@ -9,23 +9,21 @@ use zoo_backend::Opened;
 use zoo_config::Config;
 use zoo_train::{TrainError, TrainOptions, train};
 
-use crate::support::{Folder, seal};
+use crate::shared::has;
+use crate::support::{Folder, config_of, quiet, resume, seal, trials};
 
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
-    let trial = |name: &str, test: fn(&Opened)| {
-        let opened = opened.clone();
-        Trial::test(format!("data::{name}"), move || {
-            test(&opened);
-            Ok(())
-        })
-    };
-    vec![
-        trial("changed_labels_are_named", labels),
-        trial("fewer_examples_are_named_and_do_not_panic", fewer),
-        trial("the_changed_one_of_several_files_is_named", files),
-        trial("changed_running_text_is_named", text),
-        trial("an_older_checkpoint_resumes_with_a_note", older),
-    ]
+    trials!(
+        opened,
+        "data",
+        [
+            changed_labels_are_named,
+            fewer_examples_are_named_and_do_not_panic,
+            the_changed_one_of_several_files_is_named,
+            changed_running_text_is_named,
+            an_older_checkpoint_resumes_with_a_note,
+        ]
+    )
 }
 
 /// Rows of a classifier's CSV file.
@@ -42,15 +40,11 @@ struct Run {
 
 impl Run {
     fn new(opened: &Opened, folder: Folder, data: &str, model: &str) -> Self {
-        let output = folder.join("runs").display().to_string();
-        let text = format!(
-            "run.output = {output:?}\nrun.name = \"small\"\nbackend.word = \"{}\"\n\
-             data = {data}\nmodel = {model}\ntraining.batch_size = 2\ntraining.steps = 7\n\
-             training.checkpoint_every = 7\nvalidation.samples = 0\n",
-            opened.word
+        let sections = format!(
+            "data = {data}\nmodel = {model}\ntraining.batch_size = 2\ntraining.steps = 7\n\
+             training.checkpoint_every = 7\nvalidation.samples = 0"
         );
-        let config = Config::parse("small.toml", &text, &[]);
-        let config = config.unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let config = config_of(opened, &folder, "small", &sections);
         Self { folder, config }
     }
 
@@ -79,9 +73,8 @@ impl Run {
         let mut config = self.config.clone();
         config.training.steps = Some(9);
         let options = TrainOptions {
-            resume: true,
             accept_changed_data,
-            ..quiet()
+            ..resume()
         };
         train(&config, &options).map(|finished| finished.steps)
     }
@@ -100,16 +93,9 @@ impl Run {
         assert_eq!(error, expected);
         assert_eq!(self.resume(true).unwrap(), 9);
         let log = std::fs::read_to_string(run.join("log.txt")).unwrap();
-        assert!(log.contains("has changed, which is accepted"), "{log}");
+        has(&log, "has changed, which is accepted");
         // What was accepted is what it is trained with now.
         assert_eq!(self.resume(false).unwrap(), 9);
-    }
-}
-
-fn quiet() -> TrainOptions {
-    TrainOptions {
-        quiet: true,
-        ..TrainOptions::default()
     }
 }
 
@@ -117,7 +103,7 @@ fn quoted(path: &Path) -> String {
     format!("{:?}", path.display().to_string())
 }
 
-fn labels(opened: &Opened) {
+fn changed_labels_are_named(opened: &Opened) {
     let run = Run::classifier(opened);
     run.train();
     let path = run.folder.write(
@@ -130,7 +116,7 @@ fn labels(opened: &Opened) {
     );
 }
 
-fn fewer(opened: &Opened) {
+fn fewer_examples_are_named_and_do_not_panic(opened: &Opened) {
     let run = Run::classifier(opened);
     // Seven of the eight batches of an epoch.
     run.train();
@@ -141,7 +127,7 @@ fn fewer(opened: &Opened) {
     );
 }
 
-fn files(opened: &Opened) {
+fn the_changed_one_of_several_files_is_named(opened: &Opened) {
     let folder = Folder::new();
     let [source, target, valid] = ["train.a", "train.b", "valid.tsv"].map(|name| {
         let line = match name {
@@ -173,7 +159,7 @@ fn files(opened: &Opened) {
     );
 }
 
-fn text(opened: &Opened) {
+fn changed_running_text_is_named(opened: &Opened) {
     let folder = Folder::new();
     let path = folder.write("text.txt", "to be or not to be. ".repeat(40));
     let data = format!("{{ kind = \"plain\", train = {} }}", quoted(&path));
@@ -186,7 +172,7 @@ fn text(opened: &Opened) {
     run.refuses(&format!("data.train = {}", path.display()), expected);
 }
 
-fn older(opened: &Opened) {
+fn an_older_checkpoint_resumes_with_a_note(opened: &Opened) {
     let run = Run::classifier(opened);
     run.train();
     let checkpoint = run.folder.join("runs/small/checkpoints/step-00000007");
@@ -200,5 +186,5 @@ fn older(opened: &Opened) {
     run.folder.write("train.csv", rows(6, |at| at % 2));
     assert_eq!(run.resume(false).unwrap(), 9);
     let log = std::fs::read_to_string(run.folder.join("runs/small/log.txt")).unwrap();
-    assert!(log.contains("the data is not checked"), "{log}");
+    has(&log, "the data is not checked");
 }

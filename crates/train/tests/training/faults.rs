@@ -6,26 +6,24 @@ use libtest_mimic::Trial;
 use zoo_backend::Opened;
 use zoo_config::Config;
 use zoo_train::faults::{Armed, INJECTED};
-use zoo_train::{RunFolder, TrainError, TrainOptions, train};
+use zoo_train::{Finished, RunFolder, TrainError, train};
 
 use crate::resume::same;
-use crate::support::{Folder, config};
+use crate::shared::copy_folder;
+use crate::support::{Folder, config, overwrite, quiet, resume, resume_from, trials};
 
 /// It is about what is on the disk, which does not depend on the device: on flex alone, where a run
 /// takes milliseconds and its result is the same bit for bit.
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
-    let trial = |name: &str, test: fn(&Opened)| {
-        let opened = opened.clone();
-        Trial::test(format!("faults::{name}"), move || {
-            test(&opened);
-            Ok(())
-        })
-    };
-    vec![
-        trial("a_new_run_survives_each_of_them", new_run),
-        trial("a_resumed_run_survives_each_of_them", resumed_run),
-        trial("an_overwritten_run_survives_each_of_them", overwritten_run),
-    ]
+    trials!(
+        opened,
+        "faults",
+        [
+            a_new_run_survives_each_of_them,
+            a_resumed_run_survives_each_of_them,
+            an_overwritten_run_survives_each_of_them,
+        ]
+    )
 }
 
 fn small(opened: &Opened, folder: &Folder, steps: usize, keep: usize) -> Config {
@@ -41,15 +39,6 @@ fn small(opened: &Opened, folder: &Folder, steps: usize, keep: usize) -> Config 
         "data.test_size = 2",
     ];
     config(opened, folder, &changes)
-}
-
-fn options(resume: bool, overwrite: bool) -> TrainOptions {
-    TrainOptions {
-        quiet: true,
-        resume,
-        overwrite,
-        ..TrainOptions::default()
-    }
 }
 
 /// The files by which two runs are compared, beside weights and numbers.
@@ -90,9 +79,9 @@ fn first_checkpoint(operations: &[String]) -> usize {
 
 /// Resumes, or does what the refusal recommends where there is nothing to resume from.
 fn go_on(config: &Config, fault: &str) {
-    let finished = match train(config, &options(true, false)) {
-        Err(TrainError::NoCheckpoint { .. }) => train(config, &options(false, true)),
-        Err(TrainError::NoRun { .. }) => train(config, &options(false, false)),
+    let finished = match train(config, &resume()) {
+        Err(TrainError::NoCheckpoint { .. }) => train(config, &overwrite()),
+        Err(TrainError::NoRun { .. }) => train(config, &quiet()),
         finished => finished,
     };
     if let Err(error) = finished {
@@ -100,10 +89,10 @@ fn go_on(config: &Config, fault: &str) {
     }
 }
 
-fn new_run(opened: &Opened) {
+fn a_new_run_survives_each_of_them(opened: &Opened) {
     let whole = Folder::new();
     let armed = Armed::new(&whole.join(""), None);
-    train(&small(opened, &whole, 3, 1), &options(false, false)).unwrap();
+    train(&small(opened, &whole, 3, 1), &quiet()).unwrap();
     let operations = armed.operations();
     drop(armed);
     for kind in ["create ", "write ", "sync ", "rename ", "remove "] {
@@ -116,7 +105,7 @@ fn new_run(opened: &Opened) {
         let run = folder.join("runs/small");
         let fault = format!("fault {number}: {operation}");
         let armed = Armed::new(&folder.join(""), Some(number));
-        let finished = train(&config, &options(false, false));
+        let finished = train(&config, &quiet());
         drop(armed);
         match finished {
             // Only the log may be incomplete.
@@ -134,26 +123,43 @@ fn new_run(opened: &Opened) {
 }
 
 /// A run that goes back to its first checkpoint.
-fn resumed_run(opened: &Opened) {
+fn a_resumed_run_survives_each_of_them(opened: &Opened) {
     let whole = Folder::new();
-    train(&small(opened, &whole, 3, 3), &options(false, false)).unwrap();
+    train(&small(opened, &whole, 3, 3), &quiet()).unwrap();
     // Left behind by a process that was killed.
     let killed = Folder::new();
-    copy(&whole.join("runs"), &killed.join("runs"));
+    copy_folder(&whole.join("runs"), &killed.join("runs"));
     killed.write("runs/small/checkpoints/partial-00000003/state.json", "{");
     killed.write("runs/small/metrics.jsonl.partial", "{");
+    let back = |config: &Config| train(config, &resume_from(1));
+    each_fault(
+        &killed,
+        |folder| small(opened, folder, 3, 3),
+        back,
+        |config, error, fault| {
+            check_failure(&error, &config.run.output.join("small"), fault);
+            go_on(config, fault);
+        },
+        |folder, fault| assert_same(opened, &whole, folder, fault),
+    );
+}
+
+/// Lets each operation of a command fail in turn, in a copy of a folder: `recover` follows where
+/// the command fails, and `check` in any case.
+fn each_fault(
+    original: &Folder,
+    config: impl Fn(&Folder) -> Config,
+    command: impl Fn(&Config) -> Result<Finished, TrainError>,
+    recover: impl Fn(&Config, TrainError, &str),
+    check: impl Fn(&Folder, &str),
+) {
     let mut number = 0;
     loop {
         let folder = Folder::new();
-        copy(&killed.join("runs"), &folder.join("runs"));
-        let run = folder.join("runs/small");
-        let config = small(opened, &folder, 3, 3);
-        let back = TrainOptions {
-            step: Some(1),
-            ..options(true, false)
-        };
+        copy_folder(&original.join("runs"), &folder.join("runs"));
+        let config = config(&folder);
         let armed = Armed::new(&folder.join(""), Some(number));
-        let finished = train(&config, &back);
+        let finished = command(&config);
         let operations = armed.operations();
         drop(armed);
         let Some(operation) = operations.get(number) else {
@@ -161,61 +167,33 @@ fn resumed_run(opened: &Opened) {
         };
         let fault = format!("fault {number}: {operation}");
         match finished {
+            // Only the log may be incomplete.
             Ok(_) => assert!(operation.ends_with("log.txt"), "{fault}"),
-            Err(error) => {
-                check_failure(&error, &run, &fault);
-                go_on(&config, &fault);
-            }
+            Err(error) => recover(&config, error, &fault),
         }
-        assert_same(opened, &whole, &folder, &fault);
+        check(&folder, &fault);
         number += 1;
     }
     assert!(number > 40, "{number}");
 }
 
 /// Whatever is left of the old run is replaced by the same command.
-fn overwritten_run(opened: &Opened) {
+fn an_overwritten_run_survives_each_of_them(opened: &Opened) {
     let [old, whole] = [Folder::new(), Folder::new()];
-    train(&small(opened, &old, 3, 3), &options(false, false)).unwrap();
-    train(&small(opened, &whole, 1, 3), &options(false, false)).unwrap();
-    let mut number = 0;
-    loop {
-        let folder = Folder::new();
-        copy(&old.join("runs"), &folder.join("runs"));
-        let config = small(opened, &folder, 1, 3);
-        let armed = Armed::new(&folder.join(""), Some(number));
-        let finished = train(&config, &options(false, true));
-        let operations = armed.operations();
-        drop(armed);
-        let Some(operation) = operations.get(number) else {
-            break;
-        };
-        let fault = format!("fault {number}: {operation}");
-        match finished {
-            Ok(_) => assert!(operation.ends_with("log.txt"), "{fault}"),
-            Err(error) => {
-                assert!(error.to_string().contains(INJECTED), "{fault}: {error}");
-                if let Err(error) = train(&config, &options(false, true)) {
-                    panic!("{fault}: {error}");
-                }
-            }
-        }
-        assert_same(opened, &whole, &folder, &fault);
-        let run = RunFolder::existing(&folder.join("runs/small")).unwrap();
-        assert_eq!(run.checkpoints().steps().unwrap(), [1], "{fault}");
-        number += 1;
-    }
-    assert!(number > 40, "{number}");
-}
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let to = to.join(entry.file_name());
-        match entry.file_type().unwrap().is_dir() {
-            true => copy(&entry.path(), &to),
-            false => drop(std::fs::copy(entry.path(), to).unwrap()),
-        }
-    }
+    train(&small(opened, &old, 3, 3), &quiet()).unwrap();
+    train(&small(opened, &whole, 1, 3), &quiet()).unwrap();
+    let again = |config: &Config| train(config, &overwrite());
+    each_fault(
+        &old,
+        |folder| small(opened, folder, 1, 3),
+        again,
+        |config, error, fault| {
+            assert!(error.to_string().contains(INJECTED), "{fault}: {error}");
+            again(config).unwrap_or_else(|error| panic!("{fault}: {error}"));
+        },
+        |folder, fault| {
+            assert_same(opened, &whole, folder, fault);
+            assert_eq!(folder.run().checkpoints().steps().unwrap(), [1], "{fault}");
+        },
+    );
 }

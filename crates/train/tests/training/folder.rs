@@ -5,61 +5,30 @@ use std::path::{Path, PathBuf};
 
 use libtest_mimic::Trial;
 use zoo_backend::Opened;
-use zoo_config::Config;
-use zoo_train::{RunFolder, TrainOptions, Trained, Which, average, train};
+use zoo_train::{Trained, Which, average, train};
 
-use crate::support::{Folder, config, config_text, said, zoo};
+use crate::shared::{has, lacks, starts};
+use crate::support::{
+    Folder, config, config_text, failed, overwrite, quiet, resume, resume_from, said, succeeded,
+    trials, unsuccessful, zoo,
+};
 
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
-    let trial = |name: &str, test: fn(&Opened)| {
-        let opened = opened.clone();
-        Trial::test(format!("folder::{name}"), move || {
-            test(&opened);
-            Ok(())
-        })
-    };
-    let mut trials = vec![
-        trial(
-            "overwrite_spares_folders_that_zoo_did_not_create",
-            not_a_run,
-        ),
-        trial("overwrite_spares_foreign_files", foreign_files),
-        trial("overwrite_spares_files_of_the_config", files_of_config),
-        trial("overwrite_removes_what_zoo_wrote", own_files),
-        trial("stray_files_among_checkpoints_stay", stray_files),
-    ];
-    if cfg!(unix) {
-        trials.push(trial("unreadable_checkpoints_are_reported", unreadable));
-    }
-    if cfg!(target_os = "linux") {
-        trials.push(trial("paths_need_not_be_utf_8", not_utf_8));
-    }
-    trials
-}
-
-fn quiet() -> TrainOptions {
-    TrainOptions {
-        quiet: true,
-        ..TrainOptions::default()
-    }
-}
-
-fn over() -> TrainOptions {
-    TrainOptions {
-        overwrite: true,
-        ..quiet()
-    }
-}
-
-fn resume() -> TrainOptions {
-    TrainOptions {
-        resume: true,
-        ..quiet()
-    }
-}
-
-fn failed(config: &Config, options: &TrainOptions) -> String {
-    train(config, options).unwrap_err().to_string()
+    trials!(
+        opened,
+        "folder",
+        [
+            overwrite_spares_folders_that_zoo_did_not_create,
+            overwrite_spares_foreign_files,
+            overwrite_spares_files_of_the_config,
+            overwrite_removes_what_zoo_wrote,
+            stray_files_among_checkpoints_stay,
+            #[cfg(unix)]
+            unreadable_checkpoints_are_reported,
+            #[cfg(target_os = "linux")]
+            paths_need_not_be_utf_8,
+        ]
+    )
 }
 
 /// Every file and symlink below a folder, with its content.
@@ -84,7 +53,7 @@ fn tree(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// A folder of data and of a config that was written by hand, with any name that zoo uses, too.
-fn not_a_run(opened: &Opened) {
+fn overwrite_spares_folders_that_zoo_did_not_create(opened: &Opened) {
     let folder = Folder::new();
     let config = config(opened, &folder, &["training.steps = 1"]);
     let by_hand = config_text(opened, &folder, &["# mine"]);
@@ -105,26 +74,26 @@ fn not_a_run(opened: &Opened) {
             folder.write(&format!("runs/small/{name}"), content);
         }
         let before = tree(&run);
-        for options in [quiet(), over()] {
+        for options in [quiet(), overwrite()] {
             let error = failed(&config, &options);
-            assert!(error.contains("was not created by zoo"), "{error}");
-            assert!(error.contains(run.to_str().unwrap()), "{error}");
-            assert!(!error.contains("--overwrite"), "{error}");
+            has(&error, "was not created by zoo");
+            has(&error, run.to_str().unwrap());
+            lacks(&error, "--overwrite");
             assert_eq!(tree(&run), before);
         }
         let error = failed(&config, &resume());
-        assert!(error.contains("is no folder of a run"), "{error}");
+        has(&error, "is no folder of a run");
         assert_eq!(tree(&run), before);
         std::fs::remove_dir_all(&run).unwrap();
     }
     // A file.
     folder.write("runs/small", "mine");
-    let error = failed(&config, &over());
-    assert!(error.contains("was not created by zoo"), "{error}");
+    let error = failed(&config, &overwrite());
+    has(&error, "was not created by zoo");
     assert!(run.is_file());
 }
 
-fn foreign_files(opened: &Opened) {
+fn overwrite_spares_foreign_files(opened: &Opened) {
     let folder = Folder::new();
     let config = config(opened, &folder, &["training.steps = 1"]);
     train(&config, &quiet()).unwrap();
@@ -181,7 +150,7 @@ fn foreign_files(opened: &Opened) {
             std::fs::remove_dir(folder).unwrap();
         }
         let before = tree(&run);
-        let error = failed(&config, &over());
+        let error = failed(&config, &overwrite());
         // A folder of another name is named as a whole.
         let folders = [run.join("notes"), run.join("checkpoints/step-1")];
         let named = folders.iter().find(|folder| path.starts_with(folder));
@@ -191,8 +160,8 @@ fn foreign_files(opened: &Opened) {
         assert_eq!(tree(&run), before);
         // Nor is it recommended.
         let error = failed(&config, &quiet());
-        assert!(error.contains("is there already"), "{error}");
-        assert!(!error.contains("--overwrite"), "{error}");
+        has(&error, "is there already");
+        lacks(&error, "--overwrite");
         for folder in empty {
             std::fs::create_dir(folder).unwrap();
         }
@@ -202,7 +171,7 @@ fn foreign_files(opened: &Opened) {
     }
 }
 
-fn files_of_config(opened: &Opened) {
+fn overwrite_spares_files_of_the_config(opened: &Opened) {
     let folder = Folder::new();
     let first = config(opened, &folder, &["training.steps = 1"]);
     train(&first, &quiet()).unwrap();
@@ -220,17 +189,17 @@ fn files_of_config(opened: &Opened) {
         let load = format!("tokenizer.load = [{path:?}, {path:?}]");
         let config = config(opened, &folder, &["training.steps = 1", &load]);
         let before = tree(&run);
-        let error = failed(&config, &over());
+        let error = failed(&config, &overwrite());
         let expected = format!("tokenizer.load is {}, in the run folder", name.display());
-        assert!(error.starts_with(&expected), "{error}");
+        starts(&error, &expected);
         assert_eq!(tree(&run), before);
         let error = failed(&config, &quiet());
-        assert!(!error.contains("--overwrite"), "{error}");
+        lacks(&error, "--overwrite");
     }
 }
 
 /// Also what was left by a process that was killed, and by other commands.
-fn own_files(opened: &Opened) {
+fn overwrite_removes_what_zoo_wrote(opened: &Opened) {
     let folder = Folder::new();
     let config = config(opened, &folder, &["training.steps = 1"]);
     let run = folder.join("runs/small");
@@ -238,7 +207,7 @@ fn own_files(opened: &Opened) {
     folder.write("runs/small/lock", "1\n");
     folder.write("runs/small/run.json.partial", "{");
     train(&config, &quiet()).unwrap();
-    average(&RunFolder::existing(&run).unwrap(), &[1]).unwrap();
+    average(&folder.run(), &[1]).unwrap();
     folder.write("runs/small/attention.html", "<html>");
     let old = [
         "config.toml.partial",
@@ -251,18 +220,18 @@ fn own_files(opened: &Opened) {
     ]
     .map(|name| folder.write(&format!("runs/small/{name}"), "old"));
     let error = failed(&config, &quiet());
-    assert!(error.contains("--overwrite"), "{error}");
-    train(&config, &over()).unwrap();
+    has(&error, "--overwrite");
+    train(&config, &overwrite()).unwrap();
     for path in old {
         assert!(!path.exists(), "{}", path.display());
     }
     assert!(!run.join("average.safetensors").exists());
     assert!(!run.join("attention.html").exists());
-    let checkpoints = RunFolder::existing(&run).unwrap().checkpoints();
+    let checkpoints = folder.run().checkpoints();
     assert_eq!(checkpoints.steps().unwrap(), [1]);
 }
 
-fn stray_files(opened: &Opened) {
+fn stray_files_among_checkpoints_stay(opened: &Opened) {
     let folder = Folder::new();
     let changes = [
         "training.checkpoint_every = 1",
@@ -303,9 +272,7 @@ fn stray_files(opened: &Opened) {
         let aside = format!("{}.aside-1", path.display());
         assert!(Path::new(&aside).is_file(), "{aside}");
     }
-    let checkpoints = RunFolder::existing(&folder.join("runs/small"))
-        .unwrap()
-        .checkpoints();
+    let checkpoints = folder.run().checkpoints();
     // The folder with notes in it is left alone; it is no checkpoint that can be read.
     let steps = checkpoints.steps().unwrap();
     assert!(steps.ends_with(&[4]) && steps.len() <= 3, "{steps:?}");
@@ -314,17 +281,14 @@ fn stray_files(opened: &Opened) {
     let notes = folder.write("runs/small/checkpoints/step-00000004/notes.txt", "mine");
     train(&of("training.steps = 5"), &resume()).unwrap();
     assert!(notes.is_file());
-    let back = TrainOptions {
-        step: Some(4),
-        ..resume()
-    };
     let later = folder.write("runs/small/checkpoints/step-00000005/notes.txt", "mine");
-    let error = failed(&of("training.steps = 5"), &back);
-    assert!(error.starts_with(later.to_str().unwrap()), "{error}");
+    let error = failed(&of("training.steps = 5"), &resume_from(4));
+    starts(&error, later.to_str().unwrap());
     checkpoints.read(5).unwrap();
 }
 
-fn unreadable(opened: &Opened) {
+#[cfg(unix)]
+fn unreadable_checkpoints_are_reported(opened: &Opened) {
     let folder = Folder::new();
     let config = config(opened, &folder, &["training.steps = 1"]);
     train(&config, &quiet()).unwrap();
@@ -339,16 +303,10 @@ fn unreadable(opened: &Opened) {
     ];
     for make in kinds {
         make(&checkpoints);
-        let opened_run = RunFolder::existing(&run).unwrap();
+        let opened_run = folder.run();
         let errors = [
             failed(&config, &resume()),
-            failed(
-                &config,
-                &TrainOptions {
-                    step: Some(1),
-                    ..resume()
-                },
-            ),
+            failed(&config, &resume_from(1)),
             Trained::open(&run, Which::Best, Some(opened.word), &[])
                 .unwrap_err()
                 .to_string(),
@@ -360,19 +318,19 @@ fn unreadable(opened: &Opened) {
         ];
         let expected = format!("{} cannot be read: ", checkpoints.display());
         for error in errors {
-            assert!(error.starts_with(&expected), "{error}");
-            assert!(!error.contains("--overwrite"), "{error}");
+            starts(&error, &expected);
+            lacks(&error, "--overwrite");
         }
         for command in ["inspect", "average"] {
             let output = zoo(&[command, run.to_str().unwrap()]).output().unwrap();
-            assert!(!output.status.success(), "{}", said(&output));
-            assert!(said(&output).contains(&expected), "{}", said(&output));
+            unsuccessful(&output);
+            has(&said(&output), &expected);
         }
         std::fs::remove_file(&checkpoints).unwrap();
     }
     // Without any, there is none.
     let error = failed(&config, &resume());
-    assert!(error.contains("has no checkpoint yet"), "{error}");
+    has(&error, "has no checkpoint yet");
     std::fs::rename(&hidden, &checkpoints).unwrap();
     train(&config, &resume()).unwrap();
 }
@@ -382,13 +340,8 @@ fn link(target: &str, path: &Path) {
     std::os::unix::fs::symlink(target, path).unwrap();
 }
 
-#[cfg(not(unix))]
-fn link(_: &str, _: &Path) {
-    unreachable!("the test is of systems with symlinks")
-}
-
 #[cfg(target_os = "linux")]
-fn not_utf_8(opened: &Opened) {
+fn paths_need_not_be_utf_8(opened: &Opened) {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
 
@@ -397,17 +350,17 @@ fn not_utf_8(opened: &Opened) {
     let text = config_text(opened, &folder, &["training.steps = 1"]);
     std::fs::write(&path, text).unwrap();
     let output = zoo(&["train", "--plain"]).arg(&path).output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    succeeded(&output);
     let run = folder.join("runs/small");
     let about = std::fs::read_to_string(run.join("run.json")).unwrap();
-    assert!(about.contains("caf\u{fffd}.toml"), "{about}");
+    has(&about, "caf\u{fffd}.toml");
     let to = folder.join("").join(OsStr::from_bytes(b"\xff.html"));
     let run = run.to_str().unwrap();
     let attend = zoo(&["attend", run, "--text", "a b", "--to"])
         .arg(&to)
         .output()
         .unwrap();
-    assert!(attend.status.success(), "{}", said(&attend));
+    succeeded(&attend);
     assert!(to.is_file());
     // What must be text is refused.
     for words in [
@@ -423,11 +376,6 @@ fn not_utf_8(opened: &Opened) {
             "{words:?}: {}",
             said(&output)
         );
-        assert!(!said(&output).contains("panicked"), "{}", said(&output));
+        lacks(&said(&output), "panicked");
     }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn not_utf_8(_: &Opened) {
-    unreachable!("the test is of systems that have such paths")
 }

@@ -2,60 +2,40 @@
 
 use libtest_mimic::Trial;
 use zoo_backend::{Dtype, Opened};
-use zoo_config::Config;
 use zoo_models::weights::Weights;
-use zoo_train::{Ending, Finished, TrainOptions, train};
+use zoo_train::{Ending, Finished, train};
 
-use crate::support::{Folder, column, config};
+use crate::shared::has;
+use crate::support::{Folder, column, config, config_of, in_half_precisions, quiet, trials};
 
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
-    let trial = |name: &str, test: fn(&Opened)| {
-        let opened = opened.clone();
-        Trial::test(format!("learning::{name}"), move || {
-            test(&opened);
-            Ok(())
-        })
-    };
-    let mut trials = vec![
-        trial("a_run_leaves_what_it_promises", leaves_what_it_promises),
-        trial("every_model_learns", every_model_learns),
-        trial("batches_add_up_to_a_large_one", batches_add_up),
-        trial("clipping_takes_all_gradients_together", clipping_takes_all),
-        trial("beams_are_not_for_validations", beams),
-        trial("it_stops_when_validation_gets_no_better", stops_early),
-        trial("the_rate_goes_as_the_schedule_says", rates_of_schedules),
-    ];
-    for precision in [Dtype::Bf16, Dtype::F16] {
-        let name = format!("learning::a_pass_in_{precision}_keeps_weights_in_f32");
-        if opened.dtypes.contains(&precision) {
-            let opened = opened.clone();
-            trials.push(Trial::test(name, move || {
-                mixed_precision(&opened, precision);
-                Ok(())
-            }));
-        } else {
-            // It is said that the device has no such numbers, not that all is well.
-            trials.push(
-                Trial::test(format!("{name} (not on this device)"), || Ok(()))
-                    .with_ignored_flag(true),
-            );
-        }
-    }
+    let mut trials = trials!(
+        opened,
+        "learning",
+        [
+            a_run_leaves_what_it_promises,
+            every_model_learns,
+            batches_add_up_to_a_large_one,
+            clipping_takes_all_gradients_together,
+            beams_are_not_for_validations,
+            it_stops_when_validation_gets_no_better,
+            the_rate_goes_as_the_schedule_says,
+        ]
+    );
+    trials.extend(in_half_precisions(
+        opened,
+        "learning::a_pass_keeps_weights_in_f32_in",
+        false,
+        mixed_precision,
+    ));
     trials
-}
-
-fn quiet() -> TrainOptions {
-    TrainOptions {
-        quiet: true,
-        ..TrainOptions::default()
-    }
 }
 
 fn run(opened: &Opened, folder: &Folder, changes: &[&str]) -> Finished {
     train(&config(opened, folder, changes), &quiet()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn leaves_what_it_promises(opened: &Opened) {
+fn a_run_leaves_what_it_promises(opened: &Opened) {
     let folder = Folder::new();
     let finished = run(
         opened,
@@ -110,7 +90,7 @@ fn leaves_what_it_promises(opened: &Opened) {
     );
     assert_eq!(lines.count(), 2, "a line for every second step: {table}");
     let svg = std::fs::read_to_string(run.file("loss.svg")).unwrap();
-    assert!(svg.contains("validation"), "{svg}");
+    has(&svg, "validation");
 }
 
 /// All examples in every batch, and nothing forgotten: there is no chance in it.
@@ -143,16 +123,12 @@ fn every_model_learns(opened: &Opened) {
         ),
     ];
     for (at, (data, model)) in models.into_iter().enumerate() {
-        let output = folder.join("runs").display().to_string();
-        let text = format!(
-            "run.output = {output:?}\nrun.name = \"model-{at}\"\nbackend.word = \"{}\"\n\
-             data = {data}\nmodel = {model}\noptimizer.learning_rate = 2e-2\nschedule.warmup = 0\n\
+        let sections = format!(
+            "data = {data}\nmodel = {model}\noptimizer.learning_rate = 2e-2\nschedule.warmup = 0\n\
              training.steps = 12\ntraining.log_every = 2\ntraining.batch_size = 40\n\
-             validation.every = 12\nvalidation.max_examples = 8\nvalidation.samples = 1\n",
-            opened.word
+             validation.every = 12\nvalidation.max_examples = 8\nvalidation.samples = 1"
         );
-        let config =
-            Config::parse("model.toml", &text, &[]).unwrap_or_else(|error| panic!("{error}"));
+        let config = config_of(opened, &folder, &format!("model-{at}"), &sections);
         let finished = train(&config, &quiet()).unwrap_or_else(|error| panic!("{model}: {error}"));
         let losses = column(&finished.folder.file("train.csv"), "loss");
         assert!(losses[5] < losses[0], "{model}: {losses:?}");
@@ -194,7 +170,7 @@ fn one_step(opened: &Opened, clipping: &str, changes: &[&str]) -> Vec<f32> {
     weights(&run(opened, &Folder::new(), &changes))
 }
 
-fn batches_add_up(opened: &Opened) {
+fn batches_add_up_to_a_large_one(opened: &Opened) {
     let large = one_step(opened, "\"none\"", &["training.batch_size = 6"]);
     let small = one_step(
         opened,
@@ -215,7 +191,7 @@ fn batches_add_up(opened: &Opened) {
     );
 }
 
-fn clipping_takes_all(opened: &Opened) {
+fn clipping_takes_all_gradients_together(opened: &Opened) {
     let near = one_step(opened, "{ kind = \"norm\", at = 0.01 }", &[]);
     let far = one_step(opened, "{ kind = \"norm\", at = 0.03 }", &[]);
     // Along one line, at distances of 0.01 and 0.03 from where both began.
@@ -233,7 +209,7 @@ fn clipping_takes_all(opened: &Opened) {
 }
 
 /// A validation by other means than the test says so, once.
-fn beams(opened: &Opened) {
+fn beams_are_not_for_validations(opened: &Opened) {
     let note = "validation: by greedy decoding, beams = 3 are for the test and for use";
     for (strategy, times) in [("{ kind = \"beam\", beams = 3 }", 1), ("\"greedy\"", 0)] {
         let folder = Folder::new();
@@ -245,7 +221,7 @@ fn beams(opened: &Opened) {
     }
 }
 
-fn stops_early(opened: &Opened) {
+fn it_stops_when_validation_gets_no_better(opened: &Opened) {
     let folder = Folder::new();
     let changes = [
         "training.steps = 50",
@@ -265,7 +241,7 @@ fn stops_early(opened: &Opened) {
 
 /// Each schedule by itself is tested where it is written; here is what a run makes of one that
 /// follows from the model, and of one that follows from validations.
-fn rates_of_schedules(opened: &Opened) {
+fn the_rate_goes_as_the_schedule_says(opened: &Opened) {
     let rates = |changes: &[&str]| {
         let always = ["training.log_every = 1", "validation.samples = 0"];
         let folder = Folder::new();
@@ -318,18 +294,7 @@ fn mixed_precision(opened: &Opened, precision: Dtype) {
             "schedule.warmup = 0",
         ],
     );
-    let table = std::fs::read_to_string(finished.folder.file("train.csv")).unwrap();
-    let mut rows = csv::Reader::from_reader(table.as_bytes());
-    let column = rows
-        .headers()
-        .unwrap()
-        .iter()
-        .position(|name| name == "loss")
-        .unwrap();
-    let losses: Vec<f64> = rows
-        .records()
-        .map(|row| row.unwrap()[column].parse().unwrap())
-        .collect();
+    let losses = column(&finished.folder.file("train.csv"), "loss");
     assert!(losses[4] < losses[0], "{losses:?}");
     let step = finished.folder.checkpoints().folder_of(10);
     let weights = Weights::read(step.join("weights.safetensors")).unwrap();

@@ -11,6 +11,8 @@ mod learning;
 mod numerics;
 mod refusals;
 mod resume;
+#[path = "../shared/mod.rs"]
+mod shared;
 #[cfg(unix)]
 mod signals;
 mod sizes;

@@ -6,63 +6,36 @@ use burn::tensor::{Distribution, Tensor, TensorData};
 use libtest_mimic::Trial;
 use zoo_attention::{Mechanism, MultiHeadAttention, MultiHeadAttentionConfig, Pattern, with_seed};
 use zoo_backend::{Dtype, Opened};
-use zoo_config::Config;
 use zoo_models::weights::Weights;
-use zoo_train::{TrainOptions, train};
+use zoo_train::train;
 
-use crate::support::{Folder, config};
-
-type Test = fn(&Opened, Dtype);
+use crate::support::{Folder, config, config_of, in_half_precisions, quiet, trials};
 
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
-    let trial = |name: &str, test: fn(&Opened)| {
-        let opened = opened.clone();
-        Trial::test(format!("numerics::{name}"), move || {
-            test(&opened);
-            Ok(())
-        })
-    };
-    let mut trials = vec![
-        trial("a_device_seed_decides_what_attention_samples", device_seed),
-        trial("features_are_redrawn_every_so_many_steps", |opened| {
-            redrawn(opened, Dtype::F32);
-        }),
-    ];
-    let halves: [(&str, Test); 2] = [
-        ("features_are_redrawn_at_the_same_steps_in", redrawn),
-        ("accumulated_gradients_lose_nothing_in", accumulated),
-    ];
-    for precision in [Dtype::Bf16, Dtype::F16] {
-        for (name, test) in halves {
-            let name = format!("numerics::{name}_{precision}");
-            let opened = opened.clone();
-            let reason = match (opened.dtypes.contains(&precision), opened.software) {
-                (false, _) => Some("not on this device"),
-                (true, true) => Some("takes minutes on a software adapter"),
-                (true, false) => None,
-            };
-            trials.push(match reason {
-                None => Trial::test(name, move || {
-                    test(&opened, precision);
-                    Ok(())
-                }),
-                Some(reason) => {
-                    Trial::test(format!("{name} ({reason})"), || Ok(())).with_ignored_flag(true)
-                }
-            });
-        }
-    }
+    let mut trials = trials!(
+        opened,
+        "numerics",
+        [
+            a_device_seed_decides_what_attention_samples,
+            features_are_redrawn_every_so_many_steps,
+        ]
+    );
+    trials.extend(in_half_precisions(
+        opened,
+        "numerics::features_are_redrawn_at_the_same_steps_in",
+        true,
+        redrawn,
+    ));
+    trials.extend(in_half_precisions(
+        opened,
+        "numerics::accumulated_gradients_lose_nothing_in",
+        true,
+        accumulated,
+    ));
     trials
 }
 
-fn quiet() -> TrainOptions {
-    TrainOptions {
-        quiet: true,
-        ..TrainOptions::default()
-    }
-}
-
-fn device_seed(opened: &Opened) {
+fn a_device_seed_decides_what_attention_samples(opened: &Opened) {
     let device = &opened.device.clone().autodiff();
     let config = MultiHeadAttentionConfig::new(8, 2);
     let layers = [
@@ -128,6 +101,10 @@ fn features(opened: &Opened, precision: Dtype) -> Vec<BTreeMap<String, TensorDat
     (1..=7).map(of_step).collect()
 }
 
+fn features_are_redrawn_every_so_many_steps(opened: &Opened) {
+    redrawn(opened, Dtype::F32);
+}
+
 fn redrawn(opened: &Opened, precision: Dtype) {
     let drawn = features(opened, precision);
     assert_eq!(drawn[0].len(), 2, "of the encoder and of the decoder");
@@ -150,20 +127,16 @@ fn accumulated(opened: &Opened, precision: Dtype) {
     let path = folder.write("same.tsv", "a b c d\td c b a\n".repeat(64));
     let path = path.display().to_string();
     let weights = |name: &str, rate: f64, accumulate: usize| {
-        let output = folder.join("runs").display().to_string();
-        let text = format!(
-            "run.output = {output:?}\nrun.name = \"{name}\"\nbackend.word = \"{}\"\n\
-             data = {{ kind = \"parallel\", train = {path:?}, valid = {path:?} }}\n\
+        let sections = format!(
+            "data = {{ kind = \"parallel\", train = {path:?}, valid = {path:?} }}\n\
              model = {{ kind = \"transformer\", d_model = 8, heads = 2, layers = 1, dropout = 0.0 }}\n\
              optimizer = {{ kind = \"sgd\", learning_rate = {rate}, momentum = 0.0, clipping = \"none\" }}\n\
              schedule.warmup = 0\ntraining.steps = 1\ntraining.batch_size = 1\n\
              training.accumulate = {accumulate}\ntraining.precision = \"{precision}\"\n\
              training.loss_scale = {{ kind = \"fixed\", scale = 1024.0 }}\n\
-             validation.max_examples = 1\n",
-            opened.word
+             validation.max_examples = 1"
         );
-        let config = Config::parse("same.toml", &text, &[]);
-        let config = config.unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let config = config_of(opened, &folder, name, &sections);
         let finished = train(&config, &quiet()).unwrap_or_else(|error| panic!("{error}"));
         let checkpoint = finished.folder.checkpoints().read(1).unwrap();
         let numbers = |weights: &Weights| -> Vec<f64> {

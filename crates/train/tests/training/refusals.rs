@@ -4,83 +4,62 @@ use std::io::Write;
 
 use libtest_mimic::Trial;
 use zoo_backend::Opened;
-use zoo_config::Config;
-use zoo_train::{TrainOptions, train};
+use zoo_train::train;
 
-use crate::support::{Folder, config, config_text, said, zoo};
+use crate::shared::has;
+use crate::support::{
+    Folder, config, config_of, config_text, failed, overwrite, quiet, resume, said, trials, zoo,
+};
 
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
-    let trial = |name: &str, test: fn(&Opened)| {
-        let opened = opened.clone();
-        Trial::test(format!("refusals::{name}"), move || {
-            test(&opened);
-            Ok(())
-        })
-    };
-    vec![
-        trial("a_run_that_is_there_is_left_alone", a_run_that_is_there),
-        trial("files_that_are_wrong_are_named", wrong_files),
-        trial("a_config_that_cannot_be_is_told_in_lines", wrong_config),
-    ]
+    trials!(
+        opened,
+        "refusals",
+        [
+            a_run_that_is_there_is_left_alone,
+            files_that_are_wrong_are_named,
+            a_config_that_cannot_be_is_told_in_lines,
+        ]
+    )
 }
 
-fn quiet() -> TrainOptions {
-    TrainOptions {
-        quiet: true,
-        ..TrainOptions::default()
-    }
-}
-
-fn a_run_that_is_there(opened: &Opened) {
+fn a_run_that_is_there_is_left_alone(opened: &Opened) {
     let folder = Folder::new();
     let config = config(opened, &folder, &["training.steps = 1"]);
-    let resume = TrainOptions {
-        resume: true,
-        ..quiet()
-    };
-    let error = train(&config, &resume).unwrap_err().to_string();
-    assert!(
-        error.contains("is no folder of a run: there is no config.toml in it"),
-        "{error}"
+    let error = failed(&config, &resume());
+    has(
+        &error,
+        "is no folder of a run: there is no config.toml in it",
     );
     train(&config, &quiet()).unwrap();
     let mark = folder.write("runs/small/mark", "mine");
-    let error = train(&config, &quiet()).unwrap_err().to_string();
-    assert!(
-        error.contains("is there already\n  do: --resume goes on with it, --set run.name=OTHER"),
-        "{error}"
+    let error = failed(&config, &quiet());
+    has(
+        &error,
+        "is there already\n  do: --resume goes on with it, --set run.name=OTHER",
     );
-    let over = TrainOptions {
-        overwrite: true,
-        ..quiet()
-    };
-    let error = train(&config, &over).unwrap_err().to_string();
-    assert!(error.contains("mark was not written by zoo"), "{error}");
+    let error = failed(&config, &overwrite());
+    has(&error, "mark was not written by zoo");
     assert!(mark.is_file());
     std::fs::remove_file(mark).unwrap();
-    let error = train(&config, &quiet()).unwrap_err().to_string();
-    assert!(error.contains("--overwrite deletes it"), "{error}");
-    train(&config, &over).unwrap();
+    let error = failed(&config, &quiet());
+    has(&error, "--overwrite deletes it");
+    train(&config, &overwrite()).unwrap();
     // A folder of something else is nobody's to remove.
     std::fs::remove_file(folder.join("runs/small/config.toml")).unwrap();
-    for options in [quiet(), over] {
-        let error = train(&config, &options).unwrap_err().to_string();
-        assert!(error.contains("so it is not overwritten"), "{error}");
+    for options in [quiet(), overwrite()] {
+        let error = failed(&config, &options);
+        has(&error, "so it is not overwritten");
     }
 }
 
-fn wrong_files(opened: &Opened) {
+fn files_that_are_wrong_are_named(opened: &Opened) {
     let folder = Folder::new();
     let refused = |data: &str, model: &str, expected: &str| {
-        let output = folder.join("runs").display().to_string();
-        let text = format!(
-            "run.output = {output:?}\nbackend.word = \"{}\"\ndata = {data}\nmodel.kind = \"{model}\"\n",
-            opened.word
-        );
-        let config =
-            Config::parse("wrong.toml", &text, &[]).unwrap_or_else(|error| panic!("{error}"));
-        let error = train(&config, &quiet()).unwrap_err().to_string();
-        assert!(error.contains(expected), "{error:?} has no {expected:?}");
+        let sections = format!("data = {data}\nmodel.kind = \"{model}\"");
+        let config = config_of(opened, &folder, "wrong", &sections);
+        let error = failed(&config, &quiet());
+        has(&error, expected);
         assert!(
             !folder.join("runs").exists(),
             "a run that never was has no folder"
@@ -116,17 +95,15 @@ fn wrong_files(opened: &Opened) {
         format!("a b\tc d\n{}\tx\n", "a ".repeat(40)).repeat(6),
     );
     let long = format!("{{ kind = \"parallel\", train = {:?} }}", path("long.tsv"));
-    let output = folder.join("runs").display().to_string();
-    let text = format!(
-        "run.output = {output:?}\nbackend.word = \"{}\"\ndata = {long}\ntokenizer.kind = \"word\"\n\
-         model = {{ kind = \"transformer\", positions = {{ kind = \"learned\", longest = 8 }} }}\n",
-        opened.word
+    let sections = format!(
+        "data = {long}\ntokenizer.kind = \"word\"\n\
+         model = {{ kind = \"transformer\", positions = {{ kind = \"learned\", longest = 8 }} }}"
     );
-    let config = Config::parse("long.toml", &text, &[]).unwrap();
-    let error = train(&config, &quiet()).unwrap_err().to_string();
-    assert!(
-        error.contains("has an example of 40 tokens, and the model has 8 places"),
-        "{error}"
+    let config = config_of(opened, &folder, "long", &sections);
+    let error = failed(&config, &quiet());
+    has(
+        &error,
+        "has an example of 40 tokens, and the model has 8 places",
     );
 
     let archive = folder.join("slip.zip");
@@ -142,7 +119,7 @@ fn wrong_files(opened: &Opened) {
 fn zip_with(name: &str, text: &str) -> Vec<u8> {
     let crc = crc32fast::hash(text.as_bytes()).to_le_bytes();
     let [size, length] = [text.len() as u32, name.len() as u32];
-    let mut bytes = vec![];
+    let mut bytes = trials!(opened, "refusals", []);
     let common = |bytes: &mut Vec<u8>| {
         // Version 2.0, no flags, stored, no time.
         bytes.extend([20, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -169,14 +146,14 @@ fn zip_with(name: &str, text: &str) -> Vec<u8> {
     bytes
 }
 
-fn wrong_config(opened: &Opened) {
+fn a_config_that_cannot_be_is_told_in_lines(opened: &Opened) {
     let folder = Folder::new();
     let text = config_text(opened, &folder, &[]).replace("\"transformer\"", "\"gpt\"");
     let path = folder.write("wrong.toml", text);
     let output = zoo(&["train", path.to_str().unwrap()]).output().unwrap();
     let text = said(&output);
     assert!(!output.status.success(), "{text}");
-    assert!(text.contains("wrong.toml:"), "{text}");
+    has(&text, "wrong.toml:");
     assert!(!folder.join("runs").exists());
 
     let text = "[data]\nkind = \"plain\"\ntrain = \"no/play.txt\"\n[model]\nkind = \"gpt\"\n";
@@ -189,7 +166,7 @@ fn wrong_config(opened: &Opened) {
         path.display(),
         here.display()
     );
-    assert!(text.contains(&expected), "{text}");
+    has(&text, &expected);
     assert!(!text.contains("device:"), "none is opened: {text}");
 
     let path = folder.write("small.toml", config_text(opened, &folder, &[]));
@@ -206,7 +183,7 @@ fn wrong_config(opened: &Opened) {
         .output()
         .unwrap();
     assert!(output.status.success());
-    assert!(said(&output).contains("layers = 4"), "{}", said(&output));
+    has(&said(&output), "layers = 4");
     assert!(
         said(&output).contains("label_smoothing = 0.0"),
         "every default: {}",

@@ -10,54 +10,43 @@ use serde_json::Value;
 use zoo_backend::{Backend, Opened};
 use zoo_train::{Ending, RunFolder, TrainOptions, train};
 
-use crate::support::{Folder, column, config, config_text, rows, said, seal, zoo};
-
-fn trial(opened: &Opened, name: &str, test: fn(&Opened)) -> Trial {
-    let opened = opened.clone();
-    Trial::test(format!("resume::{name}"), move || {
-        test(&opened);
-        Ok(())
-    })
-}
+use crate::shared::{copy_folder, has};
+use crate::support::{
+    Folder, column, config, config_text, failed, quiet, resume, resume_from, rows, said, seal,
+    succeeded, trials, unsuccessful, zoo, zoo_train,
+};
 
 /// What depends on the device.
 pub(crate) fn on_devices(opened: &Opened) -> Vec<Trial> {
-    let trial = |name, test| trial(opened, name, test);
-    vec![
-        trial("after_kill_it_ends_with_the_same_weights", after_kill),
-        trial(
-            "after_a_polite_stop_it_ends_with_the_same_weights",
-            |opened| after_stop(opened, &[]),
-        ),
-        trial(
-            "random_features_are_drawn_anew_at_the_same_steps",
-            |opened| {
-                let performer = "{ kind = \"performer\", features = 6, redraw = 5 }";
-                let attention = ["encoder", "decoder"]
-                    .map(|part| format!("model.{part}_attention = {performer}"));
-                let [encoder, decoder] = &attention;
-                let changes = [encoder, decoder, "model.attention_dropout = 0.0"];
-                after_stop(opened, &changes);
-            },
-        ),
-        trial("a_checkpoint_that_lost_a_part_ends_elsewhere", lost_parts),
-    ]
+    trials!(
+        opened,
+        "resume",
+        [
+            after_kill_it_ends_with_the_same_weights,
+            after_a_polite_stop_it_ends_with_the_same_weights,
+            random_features_are_drawn_anew_at_the_same_steps,
+            a_checkpoint_that_lost_a_part_ends_elsewhere,
+        ]
+    )
 }
 
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
-    let trial = |name, test| trial(opened, name, test);
-    vec![
-        #[cfg(unix)]
-        trial("ctrl_c_saves_and_is_told_by_the_exit_code", interrupted),
-        trial("another_config_is_no_continuation", with_another_config),
-        trial("one_process_learns_in_a_folder_at_a_time", one_at_a_time),
-    ]
+    trials!(
+        opened,
+        "resume",
+        [
+            #[cfg(unix)]
+            ctrl_c_saves_and_is_told_by_the_exit_code,
+            another_config_is_no_continuation,
+            one_process_learns_in_a_folder_at_a_time,
+        ]
+    )
 }
 
 /// How long a test waits for a checkpoint: a software GPU compiles its kernels first.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
-fn after_kill(opened: &Opened) {
+fn after_kill_it_ends_with_the_same_weights(opened: &Opened) {
     // Checkpoints at other steps than validations and lines of the log; several epochs.
     let steps = [
         "training.steps = 26",
@@ -66,10 +55,7 @@ fn after_kill(opened: &Opened) {
     ];
     let whole = Folder::new();
     let path = whole.write("small.toml", config_text(opened, &whole, &steps));
-    let output = zoo(&["train", path.to_str().unwrap(), "--plain"])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    succeeded(&zoo_train(&path, &[]));
 
     let folder = Folder::new();
     let path = folder.write("small.toml", config_text(opened, &folder, &steps));
@@ -97,18 +83,26 @@ fn after_kill(opened: &Opened) {
         "runs/small/checkpoints/partial-00000010/weights.safetensors",
         "half",
     );
-    let output = zoo(&["train", path, "--plain", "--resume"])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", said(&output));
-    assert!(
-        said(&output).contains("goes on after step"),
-        "{}",
-        said(&output)
-    );
+    let output = zoo_train(Path::new(path), &["--resume"]);
+    succeeded(&output);
+    has(&said(&output), "goes on after step");
     same(opened, &whole, &folder);
     says_both(&run);
     assert!(!run.join("checkpoints/partial-00000010").exists());
+}
+
+fn after_a_polite_stop_it_ends_with_the_same_weights(opened: &Opened) {
+    after_stop(opened, &[]);
+}
+
+fn random_features_are_drawn_anew_at_the_same_steps(opened: &Opened) {
+    let performer = "{ kind = \"performer\", features = 6, redraw = 5 }";
+    let [encoder, decoder] =
+        ["encoder", "decoder"].map(|part| format!("model.{part}_attention = {performer}"));
+    after_stop(
+        opened,
+        &[&encoder, &decoder, "model.attention_dropout = 0.0"],
+    );
 }
 
 fn after_stop(opened: &Opened, changes: &[&str]) {
@@ -126,11 +120,7 @@ fn after_stop(opened: &Opened, changes: &[&str]) {
     };
     let stopped = train(&config, &asked).unwrap();
     assert_eq!((stopped.steps, stopped.ending), (1, Ending::Interrupted));
-    let resume = TrainOptions {
-        resume: true,
-        ..quiet()
-    };
-    let finished = train(&config, &resume).unwrap();
+    let finished = train(&config, &resume()).unwrap();
     assert_eq!((finished.steps, finished.ending), (9, Ending::Complete));
     same(opened, &whole, &folder);
 }
@@ -213,7 +203,7 @@ fn distance(whole: &Path, resumed: &Path) -> f64 {
 }
 
 /// What the comparison is worth: a checkpoint that lost any of its parts ends elsewhere.
-fn lost_parts(opened: &Opened) {
+fn a_checkpoint_that_lost_a_part_ends_elsewhere(opened: &Opened) {
     let changes = [
         "training.steps = 9",
         "training.accumulate = 2",
@@ -234,12 +224,7 @@ fn lost_parts(opened: &Opened) {
         seal(&checkpoint);
         let mut config = config.clone();
         config.run.output = folder.join("runs");
-        let options = TrainOptions {
-            resume: true,
-            step: Some(3),
-            ..quiet()
-        };
-        train(&config, &options).unwrap();
+        train(&config, &resume_from(3)).unwrap();
         distance(&whole.join("runs/small"), &run)
     };
     let before = |name: &str| {
@@ -298,40 +283,17 @@ fn lost_parts(opened: &Opened) {
     }
 }
 
-fn copy_folder(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let to = to.join(entry.file_name());
-        match entry.file_type().unwrap().is_dir() {
-            true => copy_folder(&entry.path(), &to),
-            false => drop(std::fs::copy(entry.path(), to).unwrap()),
-        }
-    }
-}
-
-fn quiet() -> TrainOptions {
-    TrainOptions {
-        quiet: true,
-        ..TrainOptions::default()
-    }
-}
-
-fn with_another_config(opened: &Opened) {
+fn another_config_is_no_continuation(opened: &Opened) {
     let folder = Folder::new();
     let steps = "training.steps = 1";
     train(&config(opened, &folder, &[steps]), &quiet()).unwrap();
-    let resume = TrainOptions {
-        resume: true,
-        ..quiet()
-    };
     let other = config(opened, &folder, &[steps, "optimizer.learning_rate = 0.5"]);
-    let error = train(&other, &resume).unwrap_err().to_string();
-    assert!(error.contains("optimizer differs"), "{error}");
-    assert!(error.contains("now:  learning_rate = 0.5"), "{error}");
+    let error = failed(&other, &resume());
+    has(&error, "optimizer differs");
+    has(&error, "now:  learning_rate = 0.5");
     // A run that goes on for longer is the same run.
     let longer = config(opened, &folder, &["training.steps = 2"]);
-    assert_eq!(train(&longer, &resume).unwrap().steps, 2);
+    assert_eq!(train(&longer, &resume()).unwrap().steps, 2);
 }
 
 /// A run in a process of its own that would go on for long, and has a checkpoint.
@@ -376,9 +338,7 @@ impl Running {
 
     /// Another process on the same run.
     fn again(&self, flags: &[&str]) -> Output {
-        let config = self.folder.join("small.toml");
-        let train = ["train", config.to_str().unwrap(), "--plain"];
-        zoo(&[&train, flags].concat()).output().unwrap()
+        zoo_train(&self.folder.join("small.toml"), flags)
     }
 
     /// The same, which goes on and is done at once.
@@ -395,7 +355,7 @@ impl Drop for Running {
     }
 }
 
-fn one_at_a_time(opened: &Opened) {
+fn one_process_learns_in_a_folder_at_a_time(opened: &Opened) {
     let mut running = Running::begin(opened);
     let run = running.run();
     let refusals = ["--resume", "--overwrite"].map(|flag| running.again(&[flag]));
@@ -404,24 +364,24 @@ fn one_at_a_time(opened: &Opened) {
     assert!(running.goes_on(), "it ended by itself");
     running.kill();
     for refused in refusals {
-        assert!(!refused.status.success(), "{}", said(&refused));
+        unsuccessful(&refused);
         let said = said(&refused);
         let expected = match cfg!(unix) {
             true => format!("is being trained by process {}, ", running.child.id()),
             false => "is being trained by another process".to_owned(),
         };
-        assert!(said.contains(&expected), "{said}");
-        assert!(said.contains(run.to_str().unwrap()), "{said}");
-        assert!(said.contains("\n  do: wait for its end"), "{said}");
+        has(&said, &expected);
+        has(&said, run.to_str().unwrap());
+        has(&said, "\n  do: wait for its end");
     }
-    assert!(inspected.status.success(), "{}", said(&inspected));
+    succeeded(&inspected);
     // A process that was killed has nothing any more.
     let output = running.resumed();
-    assert!(output.status.success(), "{}", said(&output));
+    succeeded(&output);
 }
 
 #[cfg(unix)]
-fn interrupted(opened: &Opened) {
+fn ctrl_c_saves_and_is_told_by_the_exit_code(opened: &Opened) {
     let mut running = Running::begin(opened);
     let signal = format!("kill -INT {}", running.child.id());
     let sent = std::process::Command::new("sh")

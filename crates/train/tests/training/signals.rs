@@ -16,26 +16,24 @@ use zoo_backend::Opened;
 use zoo_train::RunFolder;
 
 use crate::resume::{PATIENCE, same};
-use crate::support::{Folder, config_text, said, zoo};
+use crate::shared::starts;
+use crate::support::{Folder, config_text, succeeded, trials, zoo, zoo_train};
 
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
-    let trial = |name: &str, test: fn(&Opened)| {
-        let opened = opened.clone();
-        Trial::test(format!("signals::{name}"), move || {
-            test(&opened);
-            Ok(())
-        })
-    };
-    vec![
-        trial("sigint_writes_a_checkpoint", |it| stopped(it, "INT", 130)),
-        trial("sigterm_writes_a_checkpoint", |it| stopped(it, "TERM", 143)),
-        trial("sighup_writes_a_checkpoint", |it| stopped(it, "HUP", 129)),
-        trial("sighup_is_ignored_under_nohup", nohup),
-        trial("closed_pipes_do_not_end_a_run", closed_pipes),
-        // Only Linux has /dev/full.
-        #[cfg(target_os = "linux")]
-        trial("a_full_disk_behind_stdout_does_not_end_a_run", dev_full),
-    ]
+    trials!(
+        opened,
+        "signals",
+        [
+            sigint_writes_a_checkpoint,
+            sigterm_writes_a_checkpoint,
+            sighup_writes_a_checkpoint,
+            sighup_is_ignored_under_nohup,
+            closed_pipes_do_not_end_a_run,
+            // Only Linux has /dev/full.
+            #[cfg(target_os = "linux")]
+            a_full_disk_behind_stdout_does_not_end_a_run,
+        ]
+    )
 }
 
 /// Enough to be stopped in the middle. The only checkpoint before the last step is the one that
@@ -140,11 +138,20 @@ fn resumes(opened: &Opened, running: &Running) {
     };
     assert!(0 < step && step < STEPS, "stopped after step {step}");
     let path = running.folder.join("small.toml");
-    let output = zoo(&["train", path.to_str().unwrap(), "--plain", "--resume"])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    succeeded(&zoo_train(&path, &["--resume"]));
     same(opened, whole(opened), &running.folder);
+}
+
+fn sigint_writes_a_checkpoint(opened: &Opened) {
+    stopped(opened, "INT", 130);
+}
+
+fn sigterm_writes_a_checkpoint(opened: &Opened) {
+    stopped(opened, "TERM", 143);
+}
+
+fn sighup_writes_a_checkpoint(opened: &Opened) {
+    stopped(opened, "HUP", 129);
 }
 
 fn stopped(opened: &Opened, signal: &str, code: i32) {
@@ -155,7 +162,7 @@ fn stopped(opened: &Opened, signal: &str, code: i32) {
     resumes(opened, &running);
 }
 
-fn nohup(opened: &Opened) {
+fn sighup_is_ignored_under_nohup(opened: &Opened) {
     let mut running = Running::begin(opened, |path| {
         let zoo = env!("CARGO_BIN_EXE_zoo");
         let ignoring = format!("trap '' HUP; exec {zoo} train {path} --plain");
@@ -172,7 +179,7 @@ fn nohup(opened: &Opened) {
 
 /// As by `zoo train ... | head -1`, or when `tee` is killed: also what a signal prints goes
 /// nowhere.
-fn closed_pipes(opened: &Opened) {
+fn closed_pipes_do_not_end_a_run(opened: &Opened) {
     let begin = || {
         let mut running = Running::begin(opened, |path| {
             let mut command = zoo(&["train", path, "--plain"]);
@@ -182,7 +189,7 @@ fn closed_pipes(opened: &Opened) {
         let mut line = String::new();
         let mut stdout = BufReader::new(running.child.stdout.take().unwrap());
         stdout.read_line(&mut line).unwrap();
-        assert!(line.starts_with("device: "), "{line}");
+        starts(&line, "device: ");
         drop((stdout, running.child.stderr.take()));
         running
     };
@@ -198,7 +205,7 @@ fn closed_pipes(opened: &Opened) {
 }
 
 #[cfg(target_os = "linux")]
-fn dev_full(opened: &Opened) {
+fn a_full_disk_behind_stdout_does_not_end_a_run(opened: &Opened) {
     let full = File::options().write(true).open("/dev/full").unwrap();
     let mut running = Running::begin(opened, |path| {
         let mut command = zoo(&["train", path, "--plain"]);

@@ -5,37 +5,25 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Trial;
 use zoo_backend::Opened;
 use zoo_config::{Config, ConfigError};
-use zoo_train::{Ending, TrainError, TrainOptions, train};
+use zoo_train::{Ending, TrainError, train};
 
-use crate::support::{Folder, config, said, zoo};
+use crate::shared::{has, lacks};
+use crate::support::{Folder, config, quiet, said, trials, zoo};
 
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
-    let trial = |name: &str, test: fn(&Opened)| {
-        let opened = opened.clone();
-        Trial::test(format!("sizes::{name}"), move || {
-            test(&opened);
-            Ok(())
-        })
-    };
-    vec![
-        trial(
-            "what_has_no_room_is_refused_before_anything_is_created",
-            no_memory,
-        ),
-        trial("out_of_range_is_told_by_the_program", out_of_range),
-        trial("endless_epochs_and_batches_begin_at_once", endless),
-    ]
-}
-
-fn quiet() -> TrainOptions {
-    TrainOptions {
-        quiet: true,
-        ..TrainOptions::default()
-    }
+    trials!(
+        opened,
+        "sizes",
+        [
+            what_has_no_room_is_refused_before_anything_is_created,
+            out_of_range_is_told_by_the_program,
+            endless_epochs_and_batches_begin_at_once,
+        ]
+    )
 }
 
 /// On a backend of the CPU, whichever is tested: no device is opened for it.
-fn no_memory(_: &Opened) {
+fn what_has_no_room_is_refused_before_anything_is_created(_: &Opened) {
     let folder = Folder::new();
     let output = folder.join("runs").display().to_string();
     folder.write("a.txt", "some text ".repeat(100));
@@ -89,7 +77,7 @@ fn no_memory(_: &Opened) {
     }
 }
 
-fn out_of_range(_: &Opened) {
+fn out_of_range_is_told_by_the_program(_: &Opened) {
     let folder = Folder::new();
     let path = folder.write(
         "a.toml",
@@ -108,16 +96,13 @@ fn out_of_range(_: &Opened) {
         let output = output.unwrap();
         assert_eq!(output.status.code(), Some(1), "{set}");
         let said = said(&output);
-        assert!(
-            said.contains(&format!("--set {set}: {key} must be")),
-            "{said}"
-        );
-        assert!(!said.contains("panicked"), "{said}");
+        has(&said, &format!("--set {set}: {key} must be"));
+        lacks(&said, "panicked");
     }
 }
 
 /// A batch has no more examples than there are, and epochs are not counted one by one.
-fn endless(opened: &Opened) {
+fn endless_epochs_and_batches_begin_at_once(opened: &Opened) {
     for batch_by in ["examples", "tokens"] {
         let folder = Folder::new();
         let by = format!("training.batch_by = \"{batch_by}\"");

@@ -1,5 +1,6 @@
 //! A run that is killed again and again ends as one that never was.
 
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use zoo_backend::Opened;
 use zoo_train::RunFolder;
 
 use crate::resume::{PATIENCE, same};
-use crate::support::{Folder, config_text, said, zoo};
+use crate::support::{Folder, config_text, succeeded, zoo, zoo_train};
 
 /// `ZOO_SOAK=1` makes it long.
 pub(crate) fn trial(opened: &Opened) -> Trial {
@@ -32,10 +33,7 @@ fn survives(opened: &Opened, steps: usize, kills: usize) {
     ];
     let whole = Folder::new();
     let path = whole.write("small.toml", config_text(opened, &whole, &changes));
-    let output = zoo(&["train", path.to_str().unwrap(), "--plain"])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    succeeded(&zoo_train(&path, &[]));
 
     let folder = Folder::new();
     let path = folder.write("small.toml", config_text(opened, &folder, &changes));
@@ -73,10 +71,7 @@ fn survives(opened: &Opened, steps: usize, kills: usize) {
     }
     println!("killed after the checkpoints of steps {killed:?}");
     assert!(killed.len() > kills / 2, "it was too quick: {killed:?}");
-    let output = zoo(&["train", path, "--plain", "--resume"])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    succeeded(&zoo_train(Path::new(path), &["--resume"]));
     same(opened, &whole, &folder);
 }
 
@@ -94,7 +89,7 @@ impl Draw {
 }
 
 /// The last step that a run has a checkpoint of.
-fn last_step(run: &std::path::Path) -> Option<usize> {
+fn last_step(run: &Path) -> Option<usize> {
     let folder = RunFolder::existing(run).ok()?;
     folder.checkpoints().steps().ok()?.last().copied()
 }

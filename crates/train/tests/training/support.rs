@@ -4,8 +4,93 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use zoo_backend::Opened;
+use libtest_mimic::Trial;
+use zoo_backend::{Dtype, Opened};
 use zoo_config::{Config, Override};
+use zoo_train::{RunFolder, TrainOptions, train};
+
+/// The tests of a module, by the names of their functions.
+macro_rules! trials {
+    ($opened:expr, $module:literal, [$($(#[$meta:meta])* $test:ident),* $(,)?]) => {
+        vec![$(
+            $(#[$meta])*
+            $crate::support::trial($opened, concat!($module, "::", stringify!($test)), $test)
+        ),*]
+    };
+}
+pub(crate) use trials;
+
+/// A test on a device.
+pub(crate) fn trial(opened: &Opened, name: &str, test: fn(&Opened)) -> Trial {
+    let opened = opened.clone();
+    Trial::test(name, move || {
+        test(&opened);
+        Ok(())
+    })
+}
+
+/// A test in each of the precisions below f32 that a device computes in. Those that it has not are
+/// listed and ignored; so are slow ones on a software adapter.
+pub(crate) fn in_half_precisions(
+    opened: &Opened,
+    name: &str,
+    is_slow: bool,
+    test: fn(&Opened, Dtype),
+) -> Vec<Trial> {
+    let of = |precision: Dtype| {
+        let opened = opened.clone();
+        let name = format!("{name}_{precision}");
+        let reason = match (opened.dtypes.contains(&precision), opened.software) {
+            (false, _) => "not on this device",
+            (true, true) if is_slow => "takes minutes on a software adapter",
+            (true, _) => {
+                return Trial::test(name, move || {
+                    test(&opened, precision);
+                    Ok(())
+                });
+            }
+        };
+        Trial::test(format!("{name} ({reason})"), || Ok(())).with_ignored_flag(true)
+    };
+    [Dtype::Bf16, Dtype::F16].map(of).into()
+}
+
+/// A run that begins, without a word.
+pub(crate) fn quiet() -> TrainOptions {
+    TrainOptions {
+        quiet: true,
+        ..TrainOptions::default()
+    }
+}
+
+/// The same in the place of the one that is there.
+pub(crate) fn overwrite() -> TrainOptions {
+    TrainOptions {
+        overwrite: true,
+        ..quiet()
+    }
+}
+
+/// A run that goes on.
+pub(crate) fn resume() -> TrainOptions {
+    TrainOptions {
+        resume: true,
+        ..quiet()
+    }
+}
+
+/// The same from a step.
+pub(crate) fn resume_from(step: usize) -> TrainOptions {
+    TrainOptions {
+        step: Some(step),
+        ..resume()
+    }
+}
+
+/// What a run is refused with.
+pub(crate) fn failed(config: &Config, options: &TrainOptions) -> String {
+    train(config, options).unwrap_err().to_string()
+}
 
 /// A folder of a test's own.
 pub(crate) struct Folder(PathBuf);
@@ -24,6 +109,11 @@ impl Folder {
         self.0.join(name)
     }
 
+    /// The run `small` in it.
+    pub(crate) fn run(&self) -> RunFolder {
+        RunFolder::existing(&self.join("runs/small")).unwrap()
+    }
+
     /// Writes a file into it.
     pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
         let path = self.join(name);
@@ -37,6 +127,17 @@ impl Drop for Folder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// The config of a run in a folder, with these sections.
+pub(crate) fn config_of(opened: &Opened, folder: &Folder, name: &str, sections: &str) -> Config {
+    let text = format!(
+        "run.output = {:?}\nrun.name = {name:?}\nbackend.word = \"{}\"\n{sections}\n",
+        folder.join("runs").display().to_string(),
+        opened.word
+    );
+    let config = Config::parse("small.toml", &text, &[]);
+    config.unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
 /// The file of a very small Transformer that copies letters, with everything in it that is
@@ -92,6 +193,22 @@ pub(crate) fn zoo(arguments: &[&str]) -> Command {
 pub(crate) fn said(output: &Output) -> String {
     let [said, complained] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
     format!("{said}{complained}")
+}
+
+#[track_caller]
+pub(crate) fn succeeded(output: &Output) {
+    assert!(output.status.success(), "{}", said(output));
+}
+
+#[track_caller]
+pub(crate) fn unsuccessful(output: &Output) {
+    assert!(!output.status.success(), "{}", said(output));
+}
+
+/// Runs `zoo train` on a config, with more arguments, to its end.
+pub(crate) fn zoo_train(path: &Path, more: &[&str]) -> Output {
+    let words = [&["train", path.to_str().unwrap(), "--plain"], more].concat();
+    zoo(&words).output().unwrap()
 }
 
 /// The rows of a run's `metrics.jsonl`, without what depends on the clock. Numbers are as they are

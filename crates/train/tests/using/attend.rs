@@ -8,7 +8,8 @@ use zoo_train::cli::attend::Attend;
 use zoo_train::{Side, Trained, Which};
 use zoo_viz::Part;
 
-use crate::runs::{Kind, Runs, parsed, printed, refused};
+use crate::runs::{Kind, Runs, printed, refused};
+use crate::shared::has;
 
 /// What depends on the device: the weights.
 pub(crate) fn on_devices(runs: &Runs) -> Vec<Trial> {
@@ -59,8 +60,7 @@ fn texts() -> [(Kind, &'static str, &'static [&'static str]); 5] {
 fn page(runs: &Runs, kind: Kind, text: &str) -> PathBuf {
     let to = runs.file(&format!("{kind:?}.html"));
     let run = runs.word(kind);
-    let command: Attend = parsed(&[&run, "--text", text, "--to", to.to_str().unwrap()]);
-    let said = printed(|out| command.run(out));
+    let said = printed::<Attend>(&[&run, "--text", text, "--to", to.to_str().unwrap()]);
     assert_eq!(said, format!("{}\n", to.display()));
     to
 }
@@ -76,8 +76,7 @@ fn every_model(runs: &Runs) {
     }
     // Without another place, it is beside the run.
     let run = runs.word(Kind::Gpt);
-    let command: Attend = parsed(&[&run, "--text", "to be"]);
-    printed(|out| command.run(out));
+    printed::<Attend>(&[&run, "--text", "to be"]);
     assert!(runs.run(Kind::Gpt).join("attention.html").is_file());
 }
 
@@ -97,15 +96,15 @@ fn given_target(runs: &Runs) {
     let svg = all.heat(None, None).unwrap().to_svg();
     // What is written, and what for: the target and its end, by the source.
     for token in [">d<", ">c<", ">&lt;/s&gt;<", ">a<", ">b<"] {
-        assert!(svg.contains(token), "no {token} in {svg}");
+        has(&svg, token);
     }
     let decoder = trained
         .attend("a b c", Some("d c"), Some(Side::Decoder))
         .unwrap();
     assert_eq!(decoder.page.parts.len(), 1);
     let svg = decoder.heat(Some(1), Some(2)).unwrap().to_svg();
-    assert!(svg.contains("Decoder, layer 1, head 2"), "{svg}");
-    assert!(svg.contains(">&lt;s&gt;<"), "{svg}");
+    has(&svg, "Decoder, layer 1, head 2");
+    has(&svg, ">&lt;s&gt;<");
 }
 
 fn picture(runs: &Runs) {
@@ -121,8 +120,7 @@ fn picture(runs: &Runs) {
         &png,
         "--dark",
     ];
-    let command: Attend = parsed(&words);
-    let said = printed(|out| command.run(out));
+    let said = printed::<Attend>(&words);
     assert_eq!(said, format!("{svg}\n{png}\n"), "no page was asked for");
     assert!(std::fs::read_to_string(&svg).unwrap().starts_with("<svg"));
     assert!(std::fs::read(&png).unwrap().starts_with(b"\x89PNG"));
@@ -173,8 +171,7 @@ fn refusals(runs: &Runs) {
         ),
     ] {
         let run = runs.word(kind);
-        let command: Attend = parsed(&[&[run.as_str()][..], &words[..]].concat());
-        let said = refused(|out| command.run(out));
+        let said = refused::<Attend>(&[&[run.as_str()][..], &words[..]].concat());
         assert!(said.contains(part), "{kind:?} {words:?}: {said}");
     }
     assert!(!Path::new(&to).exists());

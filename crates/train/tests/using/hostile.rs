@@ -1,7 +1,6 @@
 //! Names and labels in files of others: a terminal is not given what it would act on.
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use burn::tensor::TensorData;
@@ -11,7 +10,8 @@ use zoo_train::cli::classify::Classify;
 use zoo_train::cli::eval::Eval;
 use zoo_train::cli::inspect::Inspect;
 
-use crate::runs::{Kind, Runs, parsed, printed, refused};
+use crate::runs::{Kind, Runs, printed, refused};
+use crate::shared::{copy_folder, has};
 
 /// Sets the title, clears the screen, begins a line of its own, reorders what follows.
 const HOSTILE: &str = "\u{1b}]0;t\u{7}\u{1b}[2J\n\u{9b}31m\u{202e}";
@@ -39,49 +39,31 @@ fn tensors(runs: &Runs) {
         Weights::of_tensors([(key, one)]).replace(&path).unwrap();
         for more in [&[][..], &["--weights"]] {
             let words = [&[path.to_str().unwrap()], more].concat();
-            let command: Inspect = parsed(&words);
-            let text = printed(|out| command.run(out));
+            let text = printed::<Inspect>(&words);
             check(&text);
-            assert!(
-                text.contains("\\u{1b}]0;t\\u{7}\\u{1b}[2J\\n\\u{9b}31m\\u{202e}"),
-                "{text}"
-            );
+            has(&text, "\\u{1b}]0;t\\u{7}\\u{1b}[2J\\n\\u{9b}31m\\u{202e}");
             assert_eq!(text.lines().count(), 3, "{text}");
-        }
-    }
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let place = to.join(entry.file_name());
-        match entry.path().is_dir() {
-            true => copy(&entry.path(), &place),
-            false => drop(fs::copy(entry.path(), place).unwrap()),
         }
     }
 }
 
 fn labels(runs: &Runs) {
     let run = runs.file("hostile-labels");
-    copy(runs.run(Kind::Classifier), &run);
+    copy_folder(runs.run(Kind::Classifier), &run);
     let path = run.join("labels.json");
     let labels: Vec<String> = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
     let labels: Vec<String> = labels.iter().map(|it| format!("{HOSTILE}{it}")).collect();
     fs::write(&path, serde_json::to_string(&labels).unwrap()).unwrap();
     let run = run.to_str().unwrap();
     let file = runs.written("hostile-line.txt", "[ MAX 1 2 ]\n");
-    let command: Classify = parsed(&[run, "--file", file.to_str().unwrap()]);
-    let text = printed(|out| command.run(out));
+    let text = printed::<Classify>(&[run, "--file", file.to_str().unwrap()]);
     check(&text);
     assert_eq!(text.lines().count(), 1, "{text:?}");
-    assert!(text.contains("\\u{1b}]0;t"), "{text}");
+    has(&text, "\\u{1b}]0;t");
     // None of the labels of the data is known.
-    let command: Eval = parsed(&[run]);
-    let text = refused(|out| command.run(out));
+    let text = refused::<Eval>(&[run]);
     check(&text);
-    assert!(text.contains("\\u{1b}]0;t"), "{text}");
+    has(&text, "\\u{1b}]0;t");
 }
 
 fn program(runs: &Runs) {

@@ -2,12 +2,14 @@
 
 use libtest_mimic::Trial;
 use serde_json::Value;
+use zoo_models::{Classifier, Han, Transformer};
 use zoo_train::cli::classify::Classify;
 use zoo_train::cli::eval::Eval;
 use zoo_train::cli::translate::Translate;
-use zoo_train::{Texts, Trained, Which, read_texts};
+use zoo_train::{Classification, Task, Trained, Translation, Which};
 
-use crate::runs::{Kind, Runs, parsed, printed, refused};
+use crate::runs::{Kind, Runs, printed, refused};
+use crate::shared::has;
 
 pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
     vec![
@@ -21,8 +23,7 @@ pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
 
 fn eval(runs: &Runs, kind: Kind, words: &[&str]) -> String {
     let run = runs.word(kind);
-    let command: Eval = parsed(&[&[run.as_str()][..], words].concat());
-    printed(|out| command.run(out))
+    printed::<Eval>(&[&[run.as_str()][..], words].concat())
 }
 
 fn json(runs: &Runs, kind: Kind, words: &[&str]) -> Value {
@@ -56,9 +57,7 @@ fn says_what_training_said(runs: &Runs) {
 
 fn other_files(runs: &Runs) {
     let config = runs.finished(Kind::Transformer).folder.config().unwrap();
-    let Texts::Pairs(parts) = read_texts(&config).unwrap().texts else {
-        panic!("they are pairs");
-    };
+    let parts = Translation::<Transformer>::read(&config, &mut |_| ()).unwrap();
     let lines = |text: fn(&zoo_data::Pair) -> &String| {
         let lines: Vec<&str> = parts.test.iter().map(|pair| text(pair).as_str()).collect();
         lines.join("\n") + "\n"
@@ -82,21 +81,16 @@ fn other_files(runs: &Runs) {
     }
     // What was written there is what is written otherwise.
     let run = runs.word(Kind::Transformer);
-    let command: Translate = parsed(&[&run, "--file", &source]);
-    let written = printed(|out| command.run(out));
+    let written = printed::<Translate>(&[&run, "--file", &source]);
     assert_eq!(std::fs::read_to_string(&hypotheses).unwrap(), written);
 
     let words = ["--bleu-tokenize", "char", "--lowercase"];
     let other = json(runs, Kind::Transformer, &words);
     let signature = other["bleu_details"]["signature"].as_str().unwrap();
-    assert!(signature.contains("case:lc|eff:no|tok:char"), "{signature}");
+    has(&signature, "case:lc|eff:no|tok:char");
     let plain = runs.written("eval.txt", "a b c").display().to_string();
-    let command: Eval = parsed(&[&run, "--text", &plain]);
-    let said = refused(|out| command.run(out));
-    assert!(
-        said.contains("it takes --source FILE with --target FILE"),
-        "{said}"
-    );
+    let said = refused::<Eval>(&[&run, "--text", &plain]);
+    has(&said, "it takes --source FILE with --target FILE");
 }
 
 fn tables(runs: &Runs) {
@@ -110,7 +104,7 @@ fn tables(runs: &Runs) {
         "  given:  ",
         "  wanted: ",
     ] {
-        assert!(text.contains(part), "no {part} in:\n{text}");
+        has(&text, part);
     }
     let text = eval(runs, Kind::Classifier, &["--part", "valid"]);
     for part in [
@@ -120,7 +114,7 @@ fn tables(runs: &Runs) {
         "true, across: taken for",
         "\nloss ",
     ] {
-        assert!(text.contains(part), "no {part} in:\n{text}");
+        has(&text, part);
     }
     assert!(eval(runs, Kind::Gpt, &[]).contains("bits a token"));
 }
@@ -128,15 +122,12 @@ fn tables(runs: &Runs) {
 fn classify(runs: &Runs) {
     let finished = runs.finished(Kind::Classifier);
     let config = finished.folder.config().unwrap();
-    let Texts::Labelled(parts) = read_texts(&config).unwrap().texts else {
-        panic!("they have classes");
-    };
+    let parts = Classification::<Classifier>::read(&config, &mut |_| ()).unwrap();
     let lines: Vec<&str> = parts.test.iter().map(|it| it.text.as_str()).collect();
     let file = runs.written("classify.txt", lines.join("\n\n"));
     let file = file.display().to_string();
     let run = runs.word(Kind::Classifier);
-    let command: Classify = parsed(&[&run, "--file", &file, "--json", "--top", "99"]);
-    let text = printed(|out| command.run(out));
+    let text = printed::<Classify>(&[&run, "--file", &file, "--json", "--top", "99"]);
     let mut right = 0;
     for (at, line) in text.lines().enumerate() {
         let value: Value = serde_json::from_str(line).unwrap();
@@ -157,8 +148,7 @@ fn classify(runs: &Runs) {
     let accuracy = test.value(zoo_config::Metric::Accuracy).unwrap();
     assert_eq!(right as f64 / parts.test.len() as f64, accuracy);
 
-    let command: Classify = parsed(&[&run, "--file", &file, "--top", "2"]);
-    let text = printed(|out| command.run(out));
+    let text = printed::<Classify>(&[&run, "--file", &file, "--top", "2"]);
     let first: Vec<&str> = text.lines().next().unwrap().split('\t').collect();
     assert_eq!(
         first.len(),
@@ -169,17 +159,16 @@ fn classify(runs: &Runs) {
 
 fn documents(runs: &Runs) {
     let config = runs.finished(Kind::Han).folder.config().unwrap();
-    let Texts::Labelled(parts) = read_texts(&config).unwrap().texts else {
-        panic!("they have classes");
-    };
+    let parts = Classification::<Han>::read(&config, &mut |_| ()).unwrap();
     let document = &parts.test[0].text;
     assert!(document.contains('\n'), "{document}");
     let file = runs.written("document.txt", document).display().to_string();
     let run = runs.word(Kind::Han);
-    let command: Classify = parsed(&[&run, "--file", &file, "--whole", "--top", "1"]);
-    let text = printed(|out| command.run(out));
+    let text = printed::<Classify>(&[&run, "--file", &file, "--whole", "--top", "1"]);
     let trained = Trained::open(runs.run(Kind::Han), Which::Best, None, &[]).unwrap();
-    let (told, _) = trained.classify(&[document]).unwrap();
+    let classifier = trained.classifier().unwrap();
+    let told = classifier.classify(&trained, &[document], &mut |_| ());
+    let told = told.unwrap();
     let (label, share) = &told[0].classes[0];
     assert_eq!(text, format!("{label}\t{share:.4}\n"));
 }

@@ -11,7 +11,8 @@ use zoo_train::cli::inspect::Inspect;
 use zoo_train::cli::new::New;
 use zoo_train::cli::translate::Translate;
 
-use crate::runs::{Kind, Runs, parsed, printed, refused};
+use crate::runs::{Kind, Runs, printed, refused};
+use crate::shared::{ends, has, starts};
 
 pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
     vec![
@@ -27,9 +28,8 @@ pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
 fn average(runs: &Runs) {
     let finished = runs.finished(Kind::Seq2Seq);
     let run = runs.word(Kind::Seq2Seq);
-    let command: Average = parsed(&[&run]);
-    let said = printed(|out| command.run(out));
-    assert!(said.ends_with("the mean of step 2 alone\n"), "{said}");
+    let said = printed::<Average>(&[&run]);
+    ends(&said, "the mean of step 2 alone\n");
     let one = Weights::read(finished.folder.file("average.safetensors")).unwrap();
     let last = finished.folder.checkpoints().read(2).unwrap().weights;
     for key in last.keys() {
@@ -42,18 +42,10 @@ fn average(runs: &Runs) {
     assert_eq!(checkpoints.steps().unwrap(), [2, 4, 6]);
     let file = runs.written("averaged.txt", "a b\n").display().to_string();
     let words = [run.as_str(), "--checkpoint", "average", "--file", &file];
-    let command: Translate = parsed(&words);
-    let said = refused(|out| command.run(out));
-    assert!(
-        said.contains("has no averaged weights: `zoo average"),
-        "{said}"
-    );
-    let command: Average = parsed(&[&run, "--last", "2"]);
-    let said = printed(|out| command.run(out));
-    assert!(
-        said.ends_with("average.safetensors: the mean of steps 4 and 6\n"),
-        "{said}"
-    );
+    let said = refused::<Translate>(&words);
+    has(&said, "has no averaged weights: `zoo average");
+    let said = printed::<Average>(&[&run, "--last", "2"]);
+    ends(&said, "average.safetensors: the mean of steps 4 and 6\n");
     let numbers = |weights: &Weights, key: &str| -> Vec<f64> {
         weights.get(key).unwrap().iter::<f64>().collect()
     };
@@ -69,23 +61,19 @@ fn average(runs: &Runs) {
         }
     }
     assert!(has_moved, "both checkpoints are the same");
-    let command: Translate = parsed(&words);
-    assert_eq!(printed(|out| command.run(out)).lines().count(), 1);
+    assert_eq!(printed::<Translate>(&words).lines().count(), 1);
 
-    let command: Average = parsed(&[&run, "--last", "4"]);
-    let said = refused(|out| command.run(out));
-    assert!(said.starts_with("--last must be from 1 to 3"), "{said}");
-    let command: Average = parsed(&[&run, "--steps", "2,5"]);
-    let said = refused(|out| command.run(out));
-    assert!(
-        said.ends_with("has no checkpoint of step 5; it has those of 2, 4, 6"),
-        "{said}"
+    let said = refused::<Average>(&[&run, "--last", "4"]);
+    starts(&said, "--last must be from 1 to 3");
+    let said = refused::<Average>(&[&run, "--steps", "2,5"]);
+    ends(
+        &said,
+        "has no checkpoint of step 5; it has those of 2, 4, 6",
     );
 }
 
 fn inspect(words: &[&str]) -> String {
-    let command: Inspect = parsed(words);
-    printed(|out| command.run(out))
+    printed::<Inspect>(words)
 }
 
 fn a_run(runs: &Runs) {
@@ -102,13 +90,10 @@ fn a_run(runs: &Runs) {
         "last numbers\n",
         "valid",
     ] {
-        assert!(text.contains(part), "no {part} in:\n{text}");
+        has(&text, part);
     }
     let config = inspect(&[&run, "--config"]);
-    assert!(
-        config.contains("[model]\nkind = \"transformer\""),
-        "{config}"
-    );
+    has(&config, "[model]\nkind = \"transformer\"");
     let weights = inspect(&[&run, "--weights", "--checkpoint", "4"]);
     let tensor = "encoder.layers.0.attention.query.weight";
     let line = weights.lines().find(|line| line.contains(tensor));
@@ -134,19 +119,13 @@ fn a_checkpoint(runs: &Runs) {
         "valid  step 4",
         "--weights lists them",
     ] {
-        assert!(text.contains(part), "no {part} in:\n{text}");
+        has(&text, part);
     }
     assert!(!text.contains("step 6"), "what came later: {text}");
     let config = inspect(&[path, "--config"]);
-    assert!(
-        config.contains("[model]\nkind = \"transformer\""),
-        "{config}"
-    );
+    has(&config, "[model]\nkind = \"transformer\"");
     let weights = inspect(&[path, "--weights"]);
-    assert!(
-        weights.contains("encoder.layers.0.attention.query.weight"),
-        "{weights}"
-    );
+    has(&weights, "encoder.layers.0.attention.query.weight");
 }
 
 fn a_file(runs: &Runs) {
@@ -164,20 +143,18 @@ fn a_file(runs: &Runs) {
     let of_folder = inspect(&[alone.to_str().unwrap()]);
     let after_name = |text: &str| text.split_once(", ").unwrap().1.to_owned();
     assert_eq!(after_name(&of_folder), after_name(&of_file));
-    assert!(of_file.contains("layers"), "{of_file}");
-    assert!(of_file.contains("--weights lists them"), "{of_file}");
+    has(&of_file, "layers");
+    has(&of_file, "--weights lists them");
     // The same as another format.
     let other = runs.file("weights.bpk");
     Weights::read(&file).unwrap().write(&other).unwrap();
     let all = inspect(&[other.to_str().unwrap(), "--weights"]);
-    assert!(all.contains("embedding.weight"), "{all}");
-    let command: Inspect = parsed(&[file.to_str().unwrap(), "--config"]);
-    let said = refused(|out| command.run(out));
-    assert!(said.contains("is a file of weights"), "{said}");
+    has(&all, "embedding.weight");
+    let said = refused::<Inspect>(&[file.to_str().unwrap(), "--config"]);
+    has(&said, "is a file of weights");
     let broken = runs.written("broken.safetensors", "no weights");
-    let command: Inspect = parsed(&[broken.to_str().unwrap()]);
-    let said = refused(|out| command.run(out));
-    assert!(said.contains("not a whole safetensors file"), "{said}");
+    let said = refused::<Inspect>(&[broken.to_str().unwrap()]);
+    has(&said, "not a whole safetensors file");
 }
 
 /// The time that this thread has computed for, not waited: other programs do not count.
@@ -217,17 +194,11 @@ fn many_tensors(runs: &Runs) {
 
 fn new(_: &Runs) {
     for kind in zoo_config::TEMPLATES {
-        let command: New = parsed(&[kind]);
-        let text = printed(|out| command.run(out));
+        let text = printed::<New>(&[kind]);
         zoo_config::Config::parse("my.toml", &text, &[]).unwrap();
     }
-    let command: New = parsed(&["tranformer"]);
-    let said = refused(|out| command.run(out));
-    assert!(said.contains("did you mean transformer?"), "{said}");
-    let command: New = parsed(&[]);
-    let said = refused(|out| command.run(out));
-    assert!(
-        said.contains("transformer, seq2seq, han, gpt, classifier"),
-        "{said}"
-    );
+    let said = refused::<New>(&["tranformer"]);
+    has(&said, "did you mean transformer?");
+    let said = refused::<New>(&[]);
+    has(&said, "transformer, seq2seq, han, gpt, classifier");
 }

@@ -12,6 +12,8 @@ mod outputs;
 mod program;
 mod refusals;
 mod runs;
+#[path = "../shared/mod.rs"]
+mod shared;
 mod writing;
 
 use std::process::ExitCode;

@@ -2,8 +2,9 @@
 
 use libtest_mimic::Trial;
 use zoo_train::average;
+use zoo_train::cli::attend::Attend;
 
-use crate::runs::{Kind, Runs};
+use crate::runs::{Kind, Runs, printed};
 
 pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
     let mut trials = vec![runs.trial("outputs::every_file_of_a_run_is_known", every_file)];
@@ -25,12 +26,7 @@ fn every_file(runs: &Runs) {
     }
     // By `zoo attend` without a file.
     let folder = &runs.finished(Kind::Han).folder;
-    let command = crate::runs::parsed::<zoo_train::cli::attend::Attend>(&[
-        &runs.word(Kind::Han),
-        "--text",
-        "one two .",
-    ]);
-    let page = crate::runs::printed(|out| command.run(out));
+    let page = printed::<Attend>(&[&runs.word(Kind::Han), "--text", "one two ."]);
     assert_eq!(
         page.trim_end(),
         folder.file("attention.html").display().to_string()
@@ -48,7 +44,7 @@ mod unix {
     use zoo_train::cli::eval::Eval;
     use zoo_train::cli::translate::Translate;
 
-    use crate::runs::{Kind, Runs, parsed, printed};
+    use crate::runs::{Kind, Runs, printed};
 
     /// `--to`, `--hypotheses`, `--svg` and `--png`.
     pub(super) fn every_flag(runs: &Runs) {
@@ -58,16 +54,13 @@ mod unix {
             .display()
             .to_string();
         let translate = |to: &str| {
-            let command: Translate = parsed(&[&run, "--file", &lines, "--to", to]);
-            printed(|out| command.run(out));
+            printed::<Translate>(&[&run, "--file", &lines, "--to", to]);
         };
         let eval = |to: &str| {
-            let command: Eval = parsed(&[&run, "--hypotheses", to]);
-            printed(|out| command.run(out));
+            printed::<Eval>(&[&run, "--hypotheses", to]);
         };
         let attend = |flag: &str, to: &str| {
-            let command: Attend = parsed(&[&run, "--text", "a b", flag, to]);
-            printed(|out| command.run(out));
+            printed::<Attend>(&[&run, "--text", "a b", flag, to]);
         };
         type Write<'a> = (&'a str, &'a dyn Fn(&str));
         let commands: [Write<'_>; 5] = [

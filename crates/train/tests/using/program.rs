@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 use libtest_mimic::Trial;
 
 use crate::runs::{Kind, Runs};
+use crate::shared::{ends, has, lacks};
 
 pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
     vec![
@@ -47,7 +48,7 @@ fn helps(_: &Runs) {
         "inspect",
         "new",
     ] {
-        assert!(all.contains(&format!("\n  {command} ")), "{all}");
+        has(&all, &format!("\n  {command} "));
         let output = zoo(&[command, "--help"], "");
         assert!(output.status.success(), "{command}");
         assert!(text(&output.stdout).contains("Usage: zoo"), "{command}");
@@ -65,7 +66,7 @@ fn lines_go_through(runs: &Runs) {
         !complained.contains("Ctrl-D") && !complained.contains("> "),
         "{complained}"
     );
-    assert!(!complained.contains("unknown"), "{complained}");
+    lacks(&complained, "unknown");
     let output = zoo(
         &["translate", &run, "--batch", "1"],
         "a zwölf\nb\nzwölf zwölf a\n",
@@ -155,9 +156,9 @@ fn failing_output(runs: &Runs) {
     let (said, _) = shell(&format!(
         "echo a zwölf | {zoo} translate {run} 2> /dev/full; echo $?"
     ));
-    assert!(said.ends_with("\n0\n"), "{said}");
+    ends(&said, "\n0\n");
     let (said, _) = shell(&format!("{zoo} eval {run} 2> /dev/full; echo $?"));
-    assert!(said.ends_with("\n0\n"), "{said}");
+    ends(&said, "\n0\n");
     let (said, _) = shell(&format!(
         "{zoo} inspect {run}/nothing 2> /dev/full; echo $?"
     ));

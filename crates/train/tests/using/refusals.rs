@@ -8,7 +8,8 @@ use zoo_train::cli::generate::Generate;
 use zoo_train::cli::inspect::Inspect;
 use zoo_train::cli::translate::Translate;
 
-use crate::runs::{Kind, Runs, parsed, refused};
+use crate::runs::{Kind, Runs, refused};
+use crate::shared::{ends, has};
 
 pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
     vec![
@@ -21,77 +22,59 @@ pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
 
 fn no_run(runs: &Runs) {
     let nowhere = runs.file("nowhere").display().to_string();
-    let translate: Translate = parsed(&[&nowhere]);
-    let eval: Eval = parsed(&[&nowhere]);
-    let inspect: Inspect = parsed(&[&nowhere]);
     for said in [
-        refused(|out| translate.run(out)),
-        refused(|out| eval.run(out)),
+        refused::<Translate>(&[&nowhere]),
+        refused::<Eval>(&[&nowhere]),
     ] {
-        assert!(
-            said.contains(
-                "is no folder of a run: there is no config.toml in it; `zoo train CONFIG`"
-            ),
-            "{said}"
+        has(
+            &said,
+            "is no folder of a run: there is no config.toml in it; `zoo train CONFIG`",
         );
     }
-    let said = refused(|out| inspect.run(out));
-    assert!(
-        said.ends_with("give the folder of a run or of a checkpoint, or a file of weights"),
-        "{said}"
+    let said = refused::<Inspect>(&[&nowhere]);
+    ends(
+        &said,
+        "give the folder of a run or of a checkpoint, or a file of weights",
     );
 }
 
 fn other_kind(runs: &Runs) {
     let [pairs, text, classes] = [Kind::Transformer, Kind::Gpt, Kind::Han].map(|it| runs.word(it));
     let file = runs.written("kind.txt", "a\n").display().to_string();
-    let translate: Translate = parsed(&[&text, "--file", &file]);
-    let said = refused(|out| translate.run(out));
-    assert!(
-        said.ends_with(
-            "is a gpt, which cannot translate; `zoo generate` goes on with a text by it"
-        ),
-        "{said}"
+    let said = refused::<Translate>(&[&text, "--file", &file]);
+    ends(
+        &said,
+        "is a gpt, which cannot translate; `zoo generate` goes on with a text by it",
     );
-    let classify: Classify = parsed(&[&pairs, "--file", &file]);
-    let said = refused(|out| classify.run(out));
-    assert!(
-        said.contains("is a transformer, which cannot classify; `zoo translate`"),
-        "{said}"
+    let said = refused::<Classify>(&[&pairs, "--file", &file]);
+    has(
+        &said,
+        "is a transformer, which cannot classify; `zoo translate`",
     );
-    let generate: Generate = parsed(&[&classes]);
-    let said = refused(|out| generate.run(out));
-    assert!(
-        said.contains("is a han, which cannot generate; `zoo classify`"),
-        "{said}"
-    );
+    let said = refused::<Generate>(&[&classes]);
+    has(&said, "is a han, which cannot generate; `zoo classify`");
     let hypotheses = runs.file("none.txt").display().to_string();
-    let eval: Eval = parsed(&[&classes, "--hypotheses", &hypotheses]);
-    let said = refused(|out| eval.run(out));
-    assert!(said.contains("a han writes no text"), "{said}");
+    let said = refused::<Eval>(&[&classes, "--hypotheses", &hypotheses]);
+    has(&said, "a han writes no text");
 }
 
 fn no_checkpoint(runs: &Runs) {
     let run = runs.word(Kind::Transformer);
-    let translate: Translate = parsed(&[&run, "--checkpoint", "3"]);
-    let said = refused(|out| translate.run(out));
-    assert!(
-        said.ends_with("has no checkpoint of step 3; it has those of 2, 4, 6"),
-        "{said}"
+    let said = refused::<Translate>(&[&run, "--checkpoint", "3"]);
+    ends(
+        &said,
+        "has no checkpoint of step 3; it has those of 2, 4, 6",
     );
 }
 
 fn nothing_to_read(runs: &Runs) {
     let run = runs.word(Kind::Transformer);
     let blank = runs.written("blank.txt", "\n").display().to_string();
-    let translate: Translate = parsed(&[&run, "--file", &blank]);
-    let said = refused(|out| translate.run(out));
-    assert!(said.ends_with("blank.txt has no examples"), "{said}");
+    let said = refused::<Translate>(&[&run, "--file", &blank]);
+    ends(&said, "blank.txt has no examples");
     let missing = runs.file("missing.txt").display().to_string();
-    let translate: Translate = parsed(&[&run, "--file", &missing]);
-    let said = refused(|out| translate.run(out));
-    assert!(said.contains("missing.txt"), "{said}");
-    let attend: Attend = parsed(&[&run, "--text", " "]);
-    let said = refused(|out| attend.run(out));
+    let said = refused::<Translate>(&[&run, "--file", &missing]);
+    has(&said, "missing.txt");
+    let said = refused::<Attend>(&[&run, "--text", " "]);
     assert_eq!(said, "there is nothing to look at: --text has no tokens");
 }

@@ -1,5 +1,6 @@
 //! A small run of every kind of model, trained once and used by all tests.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -7,7 +8,7 @@ use clap::{Args, Parser};
 use libtest_mimic::Trial;
 use zoo_backend::{Backend, Opened};
 use zoo_config::Config;
-use zoo_train::{Finished, TrainError, TrainOptions, train};
+use zoo_train::{Finished, TrainError, TrainOptions, cli, train};
 
 /// A model of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,33 +142,59 @@ impl Runs {
     }
 }
 
+/// A command of the program that writes to something.
+pub(crate) trait Command: Args {
+    fn run(self, out: &mut dyn Write) -> Result<(), TrainError>;
+}
+
+macro_rules! commands {
+    ($($command:ty),*) => {
+        $(impl Command for $command {
+            fn run(self, out: &mut dyn Write) -> Result<(), TrainError> {
+                self.run(out)
+            }
+        })*
+    };
+}
+commands!(
+    cli::attend::Attend,
+    cli::average::Average,
+    cli::classify::Classify,
+    cli::eval::Eval,
+    cli::generate::Generate,
+    cli::inspect::Inspect,
+    cli::new::New,
+    cli::translate::Translate
+);
+
 #[derive(Parser)]
-struct Command<A: Args> {
+struct Line<A: Args> {
     #[command(flatten)]
     arguments: A,
 }
 
-/// A command, as it is made of words.
-pub(crate) fn parsed<A: Args>(words: &[&str]) -> A {
+/// What a command does with these words, and what it printed until then.
+pub(crate) fn run<C: Command>(words: &[&str]) -> (Result<(), TrainError>, String) {
     let words = ["zoo"].iter().chain(words);
-    match Command::<A>::try_parse_from(words) {
-        Ok(command) => command.arguments,
-        Err(error) => panic!("{error}"),
-    }
+    let line = Line::<C>::try_parse_from(words).unwrap_or_else(|error| panic!("{error}"));
+    let mut out = vec![];
+    let done = line.arguments.run(&mut out);
+    (done, String::from_utf8(out).unwrap())
 }
 
 /// What a command printed.
-pub(crate) fn printed(run: impl FnOnce(&mut Vec<u8>) -> Result<(), TrainError>) -> String {
-    let mut out = vec![];
-    run(&mut out).unwrap_or_else(|error| panic!("{error}"));
-    String::from_utf8(out).unwrap()
+#[track_caller]
+pub(crate) fn printed<C: Command>(words: &[&str]) -> String {
+    let (done, text) = run::<C>(words);
+    done.unwrap_or_else(|error| panic!("{error}"));
+    text
 }
 
 /// What a command was refused with.
-pub(crate) fn refused(run: impl FnOnce(&mut Vec<u8>) -> Result<(), TrainError>) -> String {
-    let mut out = vec![];
-    match run(&mut out) {
-        Ok(()) => panic!("it was not refused: {}", String::from_utf8_lossy(&out)),
-        Err(error) => error.to_string(),
+#[track_caller]
+pub(crate) fn refused<C: Command>(words: &[&str]) -> String {
+    match run::<C>(words) {
+        (Ok(()), text) => panic!("it was not refused: {text}"),
+        (Err(error), _) => error.to_string(),
     }
 }

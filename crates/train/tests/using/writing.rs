@@ -4,7 +4,8 @@ use libtest_mimic::Trial;
 use zoo_train::cli::generate::Generate;
 use zoo_train::cli::translate::Translate;
 
-use crate::runs::{Kind, Runs, parsed, printed, refused};
+use crate::runs::{Kind, Runs, printed, refused, run};
+use crate::shared::{has, starts};
 
 pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
     vec![
@@ -18,29 +19,29 @@ pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
     ]
 }
 
-fn translate(runs: &Runs, words: &[&str]) -> Translate {
+fn translate(runs: &Runs, words: &[&str]) -> String {
     let run = runs.word(Kind::Transformer);
-    parsed(&[&[run.as_str()][..], words].concat())
+    printed::<Translate>(&[&[run.as_str()][..], words].concat())
 }
 
 fn a_line_for_each(runs: &Runs) {
     let file = runs.written("lines.txt", "a b\n\nc a d b\n  \nd\n");
     let file = file.display().to_string();
-    let all = printed(|out| translate(runs, &["--file", &file]).run(out));
+    let all = translate(runs, &["--file", &file]);
     let lines: Vec<&str> = all.lines().collect();
     assert_eq!(lines.len(), 5, "{all}");
     assert!(lines[1].is_empty() && lines[3].is_empty(), "{all}");
     // What is beside a line changes nothing.
     for (at, line) in [(0, "a b"), (2, "c a d b"), (4, "d")] {
         let alone = runs.written("line.txt", line).display().to_string();
-        let alone = printed(|out| translate(runs, &["--file", &alone]).run(out));
+        let alone = translate(runs, &["--file", &alone]);
         assert_eq!(alone.trim_end_matches('\n'), lines[at]);
     }
-    let one = printed(|out| translate(runs, &["--file", &file, "--batch", "1"]).run(out));
+    let one = translate(runs, &["--file", &file, "--batch", "1"]);
     assert_eq!(one, all);
     let to = runs.file("written.txt");
     let into = ["--file", &file, "--to", to.to_str().unwrap()];
-    assert_eq!(printed(|out| translate(runs, &into).run(out)), "");
+    assert_eq!(translate(runs, &into), "");
     assert_eq!(std::fs::read_to_string(&to).unwrap(), all);
 }
 
@@ -50,7 +51,7 @@ fn the_best(runs: &Runs) {
         .display()
         .to_string();
     let words = ["--file", &file, "--beams", "3", "--n-best", "2"];
-    let text = printed(|out| translate(runs, &words).run(out));
+    let text = translate(runs, &words);
     let lines: Vec<Vec<&str>> = text
         .lines()
         .map(|line| line.split('\t').collect())
@@ -62,12 +63,12 @@ fn the_best(runs: &Runs) {
     assert!(score(0) < 0.0, "a logarithm of a probability: {text}");
 
     let words = ["--file", &file, "--strategy", "greedy", "--scores"];
-    let text = printed(|out| translate(runs, &words).run(out));
+    let text = translate(runs, &words);
     let first: Vec<&str> = text.lines().next().unwrap().split('\t').collect();
     assert_eq!(first.len(), 2, "{text}");
     // What the search for one text follows is what greedy does.
     let words = ["--file", &file, "--beams", "1", "--scores"];
-    assert_eq!(printed(|out| translate(runs, &words).run(out)), text);
+    assert_eq!(translate(runs, &words), text);
 }
 
 fn too_long(runs: &Runs) {
@@ -75,13 +76,9 @@ fn too_long(runs: &Runs) {
         .written("long.txt", "a b\na b c d a b c\nc\n")
         .display()
         .to_string();
-    let mut out = vec![];
-    let error = translate(runs, &["--file", &file])
-        .run(&mut out)
-        .unwrap_err();
-    let said = error.to_string();
-    assert!(said.starts_with("a line was too long"), "{said}");
-    let text = String::from_utf8(out).unwrap();
+    let (done, text) = run::<Translate>(&[&runs.word(Kind::Transformer), "--file", &file]);
+    let said = done.unwrap_err().to_string();
+    starts(&said, "a line was too long");
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!((lines.len(), lines[1]), (3, ""), "{text}");
 }
@@ -92,35 +89,39 @@ fn seq2seq(runs: &Runs) {
         .written("to-seq2seq.txt", "a b\nd\n")
         .display()
         .to_string();
-    let command: Translate = parsed(&[&run, "--file", &file]);
-    assert_eq!(printed(|out| command.run(out)).lines().count(), 2);
+    assert_eq!(
+        printed::<Translate>(&[&run, "--file", &file])
+            .lines()
+            .count(),
+        2
+    );
 }
 
-fn generate(runs: &Runs, words: &[&str]) -> Generate {
+fn generate(runs: &Runs, words: &[&str]) -> String {
     let run = runs.word(Kind::Gpt);
-    parsed(&[&[run.as_str()][..], words].concat())
+    printed::<Generate>(&[&[run.as_str()][..], words].concat())
 }
 
 fn goes_on(runs: &Runs) {
     let words = ["--prompt", "to be", "--max-length", "10", "--seed", "3"];
-    let text = printed(|out| generate(runs, &words).run(out));
+    let text = generate(runs, &words);
     let made = text.strip_prefix("to be").expect(&text);
     // Each token is a character: special ones are never written, little as it has learned.
     assert_eq!(made.chars().count(), 10 + "\n".len(), "{text:?}");
-    assert_eq!(printed(|out| generate(runs, &words).run(out)), text);
+    assert_eq!(generate(runs, &words), text);
     // The second text is what the next seed draws.
     let two = [&words[..], &["--count", "2"]].concat();
-    let both = printed(|out| generate(runs, &two).run(out));
+    let both = generate(runs, &two);
     let next = ["--prompt", "to be", "--max-length", "10", "--seed", "4"];
-    let second = printed(|out| generate(runs, &next).run(out));
+    let second = generate(runs, &next);
     assert_eq!(both, format!("{text}\n---\n{second}"));
     assert_ne!(text, second);
     // A beam search tells at the end what it knows then.
     let beams = ["--prompt", "to be", "--max-length", "3", "--beams", "2"];
-    let text = printed(|out| generate(runs, &beams).run(out));
+    let text = generate(runs, &beams);
     let made = text.strip_prefix("to be").expect(&text);
     assert_eq!(made.chars().count(), 3 + "\n".len(), "{text:?}");
-    assert_eq!(printed(|out| generate(runs, &beams).run(out)), text);
+    assert_eq!(generate(runs, &beams), text);
 }
 
 /// It has places for 16 tokens, and goes on when they are taken.
@@ -128,7 +129,7 @@ fn goes_on_and_on(runs: &Runs) {
     let words = ["--prompt", "to be", "--strategy", "greedy"];
     let text = |length: &str| {
         let words = [&words[..], &["--max-length", length]].concat();
-        printed(|out| generate(runs, &words).run(out))
+        generate(runs, &words)
     };
     let [short, long] = ["11", "40"].map(text);
     let [short, long] = [&short, &long].map(|text| text.strip_suffix('\n').expect("a last line"));
@@ -138,15 +139,12 @@ fn goes_on_and_on(runs: &Runs) {
 }
 
 fn cannot_go_on(runs: &Runs) {
+    let run = runs.word(Kind::Gpt);
     let long = "to be or not to be, that is";
-    let said = refused(|out| generate(runs, &["--prompt", long]).run(out));
-    assert!(
-        said.contains("27 tokens, and the model has positions for 16"),
-        "{said}"
-    );
-    let said = refused(|out| generate(runs, &["--prompt", ""]).run(out));
-    assert!(said.contains("has no tokens"), "{said}");
-    let words = ["--prompt", "a", "--top-p", "2"];
-    let said = refused(|out| generate(runs, &words).run(out));
+    let said = refused::<Generate>(&[&run, "--prompt", long]);
+    has(&said, "27 tokens, and the model has positions for 16");
+    let said = refused::<Generate>(&[&run, "--prompt", ""]);
+    has(&said, "has no tokens");
+    let said = refused::<Generate>(&[&run, "--prompt", "a", "--top-p", "2"]);
     assert_eq!(said, "decoding: top_p must be above 0 and at most 1, got 2");
 }

@@ -8,14 +8,11 @@
 //! Weights are those that the layers compute with, whatever the mechanism: see
 //! [`Transformer::look`](zoo_models::Transformer::look).
 
-mod classes;
-mod heads;
-mod pairs;
-mod text;
+use burn::tensor::Tensor;
+use zoo_data::Tokenizer;
+use zoo_viz::{AttentionPage, HeadMaps, Heat, Matrix, Part, PictureError};
 
-use zoo_viz::{AttentionPage, Heat, Part};
-
-use crate::{AnyModel, TrainError, Trained};
+use crate::{TrainError, Trained};
 
 /// Which attention of a Transformer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -52,40 +49,30 @@ impl Trained {
         side: Option<Side>,
     ) -> Result<Attention, TrainError> {
         let word = self.config.model.word();
-        let of_pairs = matches!(self.model, AnyModel::Transformer(_) | AnyModel::Seq2Seq(_));
-        if target.is_some() && !of_pairs {
+        if target.is_some() && self.model.translator().is_none() {
             return Err(TrainError::Refused(format!(
                 "--target is for models that make one text of another, and this is a {word}: leave \
                  it out"
             )));
         }
-        if side.is_some() && !matches!(self.model, AnyModel::Transformer(_)) {
-            return Err(TrainError::Refused(format!(
-                "--part is for a transformer, which has several, and this is a {word}: leave it out"
-            )));
-        }
-        let seen = match &self.model {
-            AnyModel::Transformer(model) => pairs::transformer(self, model, text, target)?,
-            AnyModel::Seq2Seq(model) => pairs::seq2seq(self, model, text, target)?,
-            AnyModel::Gpt(model) => text::gpt(self, model, text)?,
-            AnyModel::Classifier(model) => classes::classifier(self, model, text)?,
-            AnyModel::Han(model) => classes::han(self, model, text)?,
-        };
+        let seen = self.model.look(self, text, target)?;
         let mut parts = seen.parts;
+        let has_sides = self.model.translator().is_some() && parts.len() == 3;
         // Of two texts, what lies between them says most.
-        let mut chosen = match self.model {
-            AnyModel::Transformer(_) => 2,
-            _ => 0,
+        let chosen = match (has_sides, side) {
+            (true, None) => Side::Cross as usize,
+            (true, Some(side)) => {
+                parts = vec![parts.swap_remove(side as usize)];
+                0
+            }
+            (false, None) => 0,
+            (false, Some(_)) => {
+                return Err(TrainError::Refused(format!(
+                    "--part is for a transformer, which has several, and this is a {word}: leave \
+                     it out"
+                )));
+            }
         };
-        if let Some(side) = side {
-            let at = match side {
-                Side::Encoder => 0,
-                Side::Decoder => 1,
-                Side::Cross => 2,
-            };
-            parts = vec![parts.swap_remove(at)];
-            chosen = 0;
-        }
         let mut notes = vec![self.made_by()];
         notes.extend(seen.notes);
         let name = self.config.run.name.as_deref().unwrap_or("the model");
@@ -110,10 +97,10 @@ impl Trained {
     }
 }
 
-/// What a model of some kind shows.
-struct Seen {
-    notes: Vec<String>,
-    parts: Vec<Part>,
+/// What a model of some task shows.
+pub struct Seen {
+    pub(crate) notes: Vec<String>,
+    pub(crate) parts: Vec<Part>,
 }
 
 impl Attention {
@@ -139,11 +126,48 @@ impl Attention {
 }
 
 /// That there is something to look at.
-fn not_empty(what: &str, ids: &[u32]) -> Result<(), TrainError> {
+pub(crate) fn not_empty(what: &str, ids: &[u32]) -> Result<(), TrainError> {
     match ids.is_empty() {
-        true => Err(TrainError::Refused(format!(
-            "there is nothing to look at: {what} has no tokens"
-        ))),
+        true => Err(nothing(what)),
         false => Ok(()),
     }
+}
+
+/// The error for a text without tokens.
+pub(crate) fn nothing(what: &str) -> TrainError {
+    TrainError::Refused(format!("there is nothing to look at: {what} has no tokens"))
+}
+
+/// How tokens are written.
+pub(crate) fn written(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<String> {
+    let token = |id: &u32| tokenizer.token(*id).unwrap_or_else(|| format!("#{id}"));
+    ids.iter().map(token).collect()
+}
+
+/// The heads of layers, `[1, heads, queries, keys]` each.
+pub(crate) fn maps(
+    title: &str,
+    queries: &[String],
+    keys: &[String],
+    layers: Vec<Tensor<4>>,
+) -> Result<Part, PictureError> {
+    let layers = layers.into_iter().map(of_heads);
+    let layers = layers.collect::<Result<_, _>>()?;
+    HeadMaps::new(title, queries.to_vec(), keys.to_vec(), layers).map(Part::Heads)
+}
+
+/// `[1, heads, queries, keys]` as a matrix a head.
+fn of_heads(weights: Tensor<4>) -> Result<Vec<Matrix>, PictureError> {
+    let [_, _, queries, keys] = weights.dims();
+    let numbers: Vec<f32> = weights.into_data().iter::<f32>().collect();
+    numbers
+        .chunks(queries * keys)
+        .map(|head| Matrix::new(queries, keys, head.to_vec()))
+        .collect()
+}
+
+/// `[1, queries, keys]` as a matrix.
+pub(crate) fn matrix(weights: Tensor<3>) -> Result<Matrix, PictureError> {
+    let [_, queries, keys] = weights.dims();
+    Matrix::new(queries, keys, weights.into_data().iter::<f32>().collect())
 }

@@ -1,8 +1,9 @@
-//! The loop: steps, validations, checkpoints, and an end.
+//! The training loop: steps, validations, checkpoints, and an end.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use burn::module::Module;
 use burn::optim::ModuleOptimizer;
 use burn::tensor::Bytes;
 use zoo_config::{Clipping, Metric};
@@ -11,32 +12,30 @@ use zoo_models::weights::Weights;
 
 use super::gradients::{clipped, norm};
 use super::optimizer::optimizer;
-use super::pass::Passes;
+use super::pass::{Passed, Passes};
 use super::precision::{Scaling, burn_dtype};
 use super::schedule::Rates;
 use super::sum::{Sum, read};
-use super::{Ending, Example, Finished, Lesson, Started};
+use super::{Ending, Finished, Started};
 use crate::TrainError;
-use crate::judge::{Exam, Judge, Judged, Judgement, Speech, bleu_of};
-use crate::learn::lesson::Part;
+use crate::generate::generate_config;
+use crate::judge::{Judge, Judgement, bleu_of};
 use crate::run::{Best, Checkpoint, Numbers, Progress, Row, TEST, write_atomic};
 use crate::show::Interval;
+use crate::task::{Example, Task};
 use crate::trained::{Which, weights_of};
-use crate::write::generate_config;
 
 /// A run on its way.
-pub(super) struct Course<'a, M: Judged> {
-    started: Started<'a>,
-    speech: Speech<'a>,
-    lesson: Lesson<M>,
-    /// Taken out for a step: an optimizer that has it alone writes in place.
-    model: Option<M>,
+pub(super) struct Trainer<'a, T: Task> {
+    started: Started<'a, T>,
     optimizer: ModuleOptimizer,
     rates: Rates,
     passes: Passes,
     scaling: Scaling,
     progress: Progress,
     numbers: Numbers,
+    /// Losses since they were last shown.
+    sum: Sum,
     first: usize,
     last_step: usize,
     /// Seconds of earlier parts of the run.
@@ -44,23 +43,24 @@ pub(super) struct Course<'a, M: Judged> {
     start: Instant,
 }
 
-impl<'a, M: Judged> Course<'a, M> {
+impl<'a, T: Task> Trainer<'a, T> {
+    /// A run that begins, or that goes on from a checkpoint, and its model.
     pub(super) fn new(
-        mut started: Started<'a>,
-        model: M,
-        mut lesson: Lesson<M>,
-        speech: Speech<'a>,
-    ) -> Result<Self, TrainError> {
+        mut started: Started<'a, T>,
+        mut model: T::Model,
+    ) -> Result<(Self, T::Model), TrainError> {
         let config = started.config;
         let training = &config.training;
         let a_step = training.accumulate * started.devices.len();
-        let last_step = match (training.steps, training.epochs) {
-            (Some(steps), _) => steps,
-            (None, Some(epochs)) => lesson.batches.batches_of(epochs).div_ceil(a_step),
-            (None, None) => unreachable!("a config that was read says how long"),
+        let last_step = match training.steps {
+            Some(steps) => steps,
+            None => {
+                // A config that was read says one of them.
+                let batches = started.batches.batches_of(training.epochs.unwrap_or(1));
+                batches.div_ceil(a_step)
+            }
         };
         let mut optimizer = optimizer(&config.optimizer);
-        let mut model = model;
         let mut progress = Progress::default();
         if started.options.resume {
             let checkpoints = started.folder.checkpoints();
@@ -85,7 +85,7 @@ impl<'a, M: Judged> Course<'a, M> {
             let about = started.about.clone();
             let about = about.resumed(started.folder.about()?, progress.step);
             started.folder.describe(&about)?;
-            lesson.batches.go_to(progress.position);
+            started.batches.go_to(progress.position);
             checkpoints.forget_after(progress.step)?;
             if let Some(best) = &progress.best {
                 checkpoints.set_best(best)?;
@@ -93,7 +93,7 @@ impl<'a, M: Judged> Course<'a, M> {
         }
         progress.data = Some(started.data.clone());
         let numbers = Numbers::open(&started.folder, progress.step)?;
-        Ok(Self {
+        let trainer = Self {
             rates: Rates::of(config, last_step),
             passes: Passes {
                 devices: started.devices.clone(),
@@ -105,16 +105,15 @@ impl<'a, M: Judged> Course<'a, M> {
             scaling: Scaling::of(config).resumed(progress.scale),
             before: progress.seconds,
             first: progress.step,
-            model: Some(model),
+            sum: Sum::new(progress.unshown),
             started,
-            speech,
-            lesson,
             optimizer,
             progress,
             numbers,
             last_step,
             start: Instant::now(),
-        })
+        };
+        Ok((trainer, model))
     }
 
     /// Gives the terminal back.
@@ -122,96 +121,89 @@ impl<'a, M: Judged> Course<'a, M> {
         self.started.show.end();
     }
 
-    /// Goes to the end, or to where it is stopped.
-    pub(super) fn run(&mut self) -> Result<Finished, TrainError> {
+    /// Trains to the last step, or to where the run is stopped.
+    pub(super) fn run(&mut self, mut model: T::Model) -> Result<Finished, TrainError> {
         let config = self.started.config;
-        let [log_every, validate_every, checkpoint_every] = [
-            config.training.log_every,
-            config.validation.every,
-            config.training.checkpoint_every,
-        ];
-        let first = self.progress.step;
-        if first > 0 {
-            self.started
-                .show
-                .note(&format!("goes on after step {first}"));
+        self.announce();
+        let mut ending = Ending::Complete;
+        while self.progress.step < self.last_step && ending == Ending::Complete {
+            // Forward, backward, and a step of the optimizer.
+            let batches = self.next_batches();
+            let passed = self.pass(&model, &batches)?;
+            model = self.update(model, passed)?;
+
+            let step = self.progress.step;
+            let is_last = step == self.last_step;
+            let is_due = |every: usize| step.is_multiple_of(every) || is_last;
+            self.started.show.step(step);
+            if is_due(config.training.log_every) {
+                self.log()?;
+            }
+            let is_best = is_due(config.validation.every) && self.validate(&model)?;
+            if !is_last && self.started.options.interrupter.should_stop() {
+                ending = Ending::Interrupted;
+            } else if !is_last && self.is_enough() {
+                ending = Ending::Early;
+            }
+            if is_due(config.training.checkpoint_every) || is_best || ending != Ending::Complete {
+                self.save(&model, is_best)?;
+            }
         }
-        if let Some(zoo_config::Strategy::Beam(beam)) = config.strategy()
-            && !self.lesson.valid.examples.is_empty()
+        self.numbers.finish(config.metric())?;
+        self.conclude(&model, ending)
+    }
+
+    /// What there is to say before the first step.
+    fn announce(&mut self) {
+        let first = self.progress.step;
+        let show = &mut self.started.show;
+        if first > 0 {
+            show.note(&format!("goes on after step {first}"));
+        }
+        if let Some(zoo_config::Strategy::Beam(beam)) = self.started.config.strategy()
+            && !self.started.valid.is_empty()
         {
-            self.started.show.note(&format!(
+            show.note(&format!(
                 "validation: by greedy decoding, beams = {} are for the test and for use",
                 beam.beams
             ));
         }
-        self.started.show.start(first, self.last_step);
-        let mut ending = Ending::Complete;
-        let mut sum = Sum::new(self.progress.unshown);
-        while self.progress.step < self.last_step {
-            self.step(&mut sum)?;
-            let step = self.progress.step;
-            let is_last = step == self.last_step;
-            self.started.show.step(step);
-            if step.is_multiple_of(log_every) || is_last {
-                self.log(&mut sum)?;
-            }
-            let mut is_best = false;
-            if step.is_multiple_of(validate_every) || is_last {
-                is_best = self.validate()?;
-                // What is measured is learning.
-                sum.start = Instant::now();
-                sum.tokens = 0;
-            }
-            let is_asked = self.started.options.interrupter.should_stop() && !is_last;
-            let is_enough = self.is_enough() && !is_last;
-            if step.is_multiple_of(checkpoint_every) || is_last || is_best || is_asked || is_enough
-            {
-                self.progress.unshown = sum.unshown();
-                self.save(is_best)?;
-            }
-            if is_asked {
-                ending = Ending::Interrupted;
-                break;
-            }
-            if is_enough {
-                ending = Ending::Early;
-                break;
-            }
-        }
-        self.numbers.finish(config.metric())?;
-        self.conclude(ending)
+        show.start(first, self.last_step);
+        self.sum.start = Instant::now();
     }
 
-    /// One step of the optimizer.
-    fn step(&mut self, sum: &mut Sum) -> Result<(), TrainError> {
-        let config = self.started.config;
-        let step = self.progress.step + 1;
-        let count = config.training.accumulate * self.passes.devices.len();
-        let batches: Vec<Vec<M::Example>> =
-            (0..count).map(|_| self.lesson.batches.next()).collect();
-        sum.tokens += batches.iter().flatten().map(Example::tokens).sum::<usize>();
-        let Some(model) = self.model.take() else {
-            unreachable!("a model is there between steps");
-        };
-        let passed = self
-            .passes
-            .make(&model, &batches, step, self.scaling.scale())
-            .map_err(TrainError::model(format!("step {step}")))?;
+    /// The batches of a step, for all devices.
+    fn next_batches(&mut self) -> Vec<Vec<T::Example>> {
+        let count = self.started.config.training.accumulate * self.passes.devices.len();
+        let batches: Vec<Vec<T::Example>> =
+            (0..count).map(|_| self.started.batches.next()).collect();
+        self.sum.tokens += batches.iter().flatten().map(Example::tokens).sum::<usize>();
+        batches
+    }
 
-        let clipping = config.optimizer.clipping();
-        let needs_norm = matches!(clipping, Clipping::Norm(_)) || self.scaling.watches();
-        let size = match needs_norm {
+    /// The gradients of the mean loss of these batches.
+    fn pass(&self, model: &T::Model, batches: &[Vec<T::Example>]) -> Result<Passed, TrainError> {
+        let step = self.progress.step + 1;
+        self.passes
+            .make::<T>(model, batches, step, self.scaling.scale())
+            .map_err(TrainError::model(format!("step {step}")))
+    }
+
+    /// Clips the gradients, and takes a step of the optimizer, which has the model alone and so
+    /// writes in place.
+    fn update(&mut self, model: T::Model, passed: Passed) -> Result<T::Model, TrainError> {
+        let step = self.progress.step + 1;
+        let clipping = self.started.config.optimizer.clipping();
+        let watches = self.scaling.watches();
+        let size = match matches!(clipping, Clipping::Norm(_)) || watches {
             true => norm(&model, &passed.gradients),
             false => None,
         };
-        let reads = self.started.on_cpu || self.scaling.watches();
-        let known = match reads {
-            true => size
-                .clone()
-                .map(|norm| f64::from(norm.into_scalar::<f32>())),
+        let known = match self.started.on_cpu || watches {
+            true => size.clone().map(read),
             false => None,
         };
-        let is_finite = !self.scaling.watches() || known.is_some_and(f64::is_finite);
+        let is_finite = !watches || known.is_some_and(f64::is_finite);
         if !self.scaling.watched(is_finite) {
             return Err(TrainError::Overflow {
                 step,
@@ -228,19 +220,21 @@ impl<'a, M: Judged> Course<'a, M> {
             // Too large for their numbers: the next step has a smaller scale.
             false => model,
         };
-        self.model = Some(model);
         self.progress.step = step;
-        self.progress.position = self.lesson.batches.position();
+        self.progress.position = self.started.batches.position();
         self.progress.scale = self.scaling.state();
-        sum.add(passed.loss, size);
-        Ok(())
+        self.sum.add(passed.loss, size);
+        Ok(model)
     }
 
     /// Shows and notes the numbers since the last time.
-    fn log(&mut self, sum: &mut Sum) -> Result<(), TrainError> {
+    fn log(&mut self) -> Result<(), TrainError> {
+        let sum = &mut self.sum;
         let Some(loss) = sum.take_mean() else {
             return Ok(());
         };
+        let norm = sum.norm.take().map(read);
+        let tokens_per_second = sum.tokens as f64 / sum.start.elapsed().as_secs_f64().max(1e-9);
         let step = self.progress.step;
         let seconds = self.seconds();
         let so_far = self.start.elapsed().as_secs_f64();
@@ -250,8 +244,8 @@ impl<'a, M: Judged> Course<'a, M> {
             epoch: self.progress.position.epoch,
             loss,
             rate: self.rates.at(step, self.progress.falls),
-            norm: sum.norm.take().map(read),
-            tokens_per_second: sum.tokens as f64 / sum.start.elapsed().as_secs_f64().max(1e-9),
+            norm,
+            tokens_per_second,
             seconds,
             left: so_far / made.max(1.0) * (self.last_step - step) as f64,
         };
@@ -274,7 +268,7 @@ impl<'a, M: Judged> Course<'a, M> {
             step,
             values,
         })?;
-        *sum = Sum::new(None);
+        self.sum = Sum::new(None);
         match loss.is_finite() {
             true => Ok(()),
             false => Err(TrainError::NotANumber {
@@ -285,15 +279,18 @@ impl<'a, M: Judged> Course<'a, M> {
         }
     }
 
-    /// Asks what was learned. Returns whether it is the best so far.
-    fn validate(&mut self) -> Result<bool, TrainError> {
-        if self.lesson.valid.examples.is_empty() {
+    /// Evaluates what was learned. Returns whether it is the best so far.
+    fn validate(&mut self, model: &T::Model) -> Result<bool, TrainError> {
+        let Started {
+            config,
+            task,
+            valid,
+            texts,
+            ..
+        } = &self.started;
+        if valid.is_empty() {
             return Ok(false);
         }
-        let config = self.started.config;
-        let Some(model) = &self.model else {
-            unreachable!("a model is there between steps");
-        };
         let mut judge = self.judge(config.validation.samples);
         // Beams would take several times as long, and every model is asked in the same way.
         if let Some(generate) = &mut judge.generate
@@ -301,7 +298,7 @@ impl<'a, M: Judged> Course<'a, M> {
         {
             generate.strategy = Strategy::Greedy;
         }
-        let judgement = self.asked(&model.valid(), &self.lesson.valid, judge)?;
+        let judgement = task.evaluate(&model.valid(), valid, &texts.valid, &judge)?;
         let metric = config.metric();
         let value = judgement.value(metric).unwrap_or(f64::NAN);
         let loss = judgement.value(Metric::Loss);
@@ -324,6 +321,9 @@ impl<'a, M: Judged> Course<'a, M> {
         self.progress.falls = self.rates.validated(is_best, self.progress.falls);
         self.started.show.validated(&judgement, is_best);
         self.note("valid", &judgement)?;
+        // What is measured is learning.
+        self.sum.start = Instant::now();
+        self.sum.tokens = 0;
         Ok(is_best)
     }
 
@@ -341,20 +341,11 @@ impl<'a, M: Judged> Course<'a, M> {
     fn judge(&self, samples: usize) -> Judge {
         let config = self.started.config;
         Judge {
-            generate: config.decoding.as_ref().map(|_| generate_config(config)),
+            generate: generate_config(config).ok(),
             bleu: bleu_of(config),
             samples,
             device: self.passes.devices[0].clone().inner(),
         }
-    }
-
-    fn asked(&self, model: &M, part: &Part<M>, judge: Judge) -> Result<Judgement, TrainError> {
-        let exam = Exam {
-            examples: &part.examples,
-            texts: &part.texts,
-            speech: self.speech,
-        };
-        model.judge(&exam, &judge)
     }
 
     /// Whether validation has got no better for long enough.
@@ -363,11 +354,9 @@ impl<'a, M: Judged> Course<'a, M> {
         patience.is_some_and(|patience| self.progress.waited >= patience)
     }
 
-    fn save(&mut self, is_best: bool) -> Result<(), TrainError> {
+    fn save(&mut self, model: &T::Model, is_best: bool) -> Result<(), TrainError> {
         self.progress.seconds = self.seconds();
-        let Some(model) = &self.model else {
-            unreachable!("a model is there between steps");
-        };
+        self.progress.unshown = self.sum.unshown();
         let weights = Weights::of(model);
         // What is not written cannot take the place of a good checkpoint.
         if let Some(tensor) = weights.first_non_finite() {
@@ -393,14 +382,11 @@ impl<'a, M: Judged> Course<'a, M> {
     }
 
     /// The test, with the best weights.
-    fn conclude(&mut self, ending: Ending) -> Result<Finished, TrainError> {
+    fn conclude(&mut self, model: &T::Model, ending: Ending) -> Result<Finished, TrainError> {
         let folder = self.started.folder.clone();
         let best = folder.checkpoints().best()?;
-        let mut test = None;
-        if ending != Ending::Interrupted && !self.lesson.test.examples.is_empty() {
-            let Some(model) = &self.model else {
-                unreachable!("a model is there between steps");
-            };
+        let mut tested = None;
+        if ending != Ending::Interrupted && !self.started.test.is_empty() {
             let mut model = model.valid();
             let mut step = Some(self.progress.step);
             match weights_of(&folder, Which::Best) {
@@ -418,16 +404,19 @@ impl<'a, M: Judged> Course<'a, M> {
                 }
                 Err(error) => return Err(error),
             }
-            let judgement = self.asked(&model, &self.lesson.test, self.judge(0))?;
+            let Started {
+                task, test, texts, ..
+            } = &self.started;
+            let judgement = task.evaluate(&model, test, &texts.test, &self.judge(0))?;
             self.note(TEST, &judgement)?;
             self.write_result(&judgement, step)?;
-            test = Some(judgement);
+            tested = Some(judgement);
         }
         Ok(Finished {
             folder,
             steps: self.progress.step,
             best,
-            test,
+            test: tested,
             seconds: self.seconds(),
             ending,
         })
@@ -442,7 +431,7 @@ impl<'a, M: Judged> Course<'a, M> {
         let result = serde_json::json!({
             "part": "test",
             "checkpoint": step,
-            "examples": self.lesson.test.examples.len(),
+            "examples": self.started.test.len(),
             "values": values,
         });
         let path = self.started.folder.file("result.json");

@@ -11,109 +11,75 @@ use zoo_data::{
     DataError, Labelled, LabelledText, Pair, ParallelText, Parts, Read, Split, plain_text,
 };
 
+use super::{Note, Task, other_data};
 use crate::TrainError;
 
-/// Texts in three parts.
-#[derive(Debug, Clone)]
-pub enum Texts {
-    /// Texts, and what is to be made of them.
-    Pairs(Parts<Vec<Pair>>),
-    /// Texts, and their classes.
-    Labelled(Parts<Vec<Labelled>>),
-    /// Text that is to be gone on with.
-    Plain(Parts<String>),
-}
-
-/// Texts, and what there is to say about them.
-#[derive(Debug, Clone)]
-pub struct TextsRead {
-    /// The texts.
-    pub texts: Texts,
-    /// What was read, and what of it could not be used: lines to show.
-    pub notes: Vec<String>,
-}
-
-/// Reads or makes up the texts of a config.
-///
-/// # Errors
-///
-/// [`TrainError::Data`] for files that are not there, not text, or not what they should be, and
-/// for parts without examples.
-pub fn read_texts(config: &Config) -> Result<TextsRead, TrainError> {
-    let mut notes = vec![];
-    let texts = read(config, &mut notes)?;
-    let count = |part: usize, what: &str| match part {
-        0 => None,
-        count => Some(format!("{count} {what}")),
-    };
-    let [train, valid, test] = texts.sizes();
+/// Reads or generates the texts of a config, and says how many there are.
+pub(crate) fn read_texts<T: Task>(
+    config: &Config,
+    note: Note<'_>,
+) -> Result<Parts<T::Texts>, TrainError> {
+    let parts = T::read(config, note)?;
     let sizes = [
-        count(train, "to learn from"),
-        count(valid, "to validate with"),
-        count(test, "to test with"),
+        (T::size(&parts.train), "to learn from"),
+        (T::size(&parts.valid), "to validate with"),
+        (T::size(&parts.test), "to test with"),
     ];
-    let unit = match &texts {
-        Texts::Pairs(_) => "pairs",
-        Texts::Labelled(_) => "documents",
-        Texts::Plain(_) => "characters",
-    };
-    let sizes: Vec<String> = sizes.into_iter().flatten().collect();
-    notes.push(format!("{unit}: {}", sizes.join(", ")));
-    Ok(TextsRead { texts, notes })
+    let some = sizes.into_iter().filter(|(count, _)| *count > 0);
+    let sizes: Vec<String> = some.map(|(count, to)| format!("{count} {to}")).collect();
+    note(&format!("{}: {}", T::UNIT, sizes.join(", ")));
+    Ok(parts)
 }
 
-impl Texts {
-    /// How much there is to learn from, to validate and to test with: examples, or characters.
-    pub fn sizes(&self) -> [usize; 3] {
-        match self {
-            Self::Pairs(parts) => [&parts.train, &parts.valid, &parts.test].map(Vec::len),
-            Self::Labelled(parts) => [&parts.train, &parts.valid, &parts.test].map(Vec::len),
-            Self::Plain(parts) => {
-                [&parts.train, &parts.valid, &parts.test].map(|text| text.chars().count())
-            }
-        }
-    }
-}
-
-fn read(config: &Config, notes: &mut Vec<String>) -> Result<Texts, TrainError> {
+/// Texts, and what is to be made of them.
+pub(super) fn read_pairs(config: &Config, note: Note<'_>) -> Result<Parts<Vec<Pair>>, TrainError> {
     let seed = config.run.seed;
     let sequences = |arrangement, data: &zoo_config::Sequences| {
-        let counts = counts(data.train_size, data.valid_size, data.test_size);
         Sequences::new(arrangement)
             .with_symbols(data.symbols)
             .with_lengths(data.min_length, data.max_length)
-            .generate(counts, seed)
+            .generate(
+                counts(data.train_size, data.valid_size, data.test_size),
+                seed,
+            )
     };
     Ok(match &config.data {
-        Data::Copy(data) => Texts::Pairs(sequences(Arrangement::Copy, data)?),
-        Data::Reverse(data) => Texts::Pairs(sequences(Arrangement::Reverse, data)?),
-        Data::Sort(data) => Texts::Pairs(sequences(Arrangement::Sort, data)?),
-        Data::Dates(data) => Texts::Pairs(
-            Dates::new()
-                .with_years(data.first_year, data.last_year)
-                .generate(
-                    counts(data.train_size, data.valid_size, data.test_size),
-                    seed,
-                )?,
-        ),
-        Data::Recall(data) => Texts::Pairs(
-            Recall::new()
-                .with_keys(data.min_keys, data.max_keys)
-                .generate(
-                    counts(data.train_size, data.valid_size, data.test_size),
-                    seed,
-                )?,
-        ),
-        Data::ListOps(data) => Texts::Labelled(
-            ListOps::new()
-                .with_depth(data.max_depth)
-                .with_arguments(data.max_arguments)
-                .with_lengths(data.min_length, data.max_length)
-                .generate(
-                    counts(data.train_size, data.valid_size, data.test_size),
-                    seed,
-                )?,
-        ),
+        Data::Copy(data) => sequences(Arrangement::Copy, data)?,
+        Data::Reverse(data) => sequences(Arrangement::Reverse, data)?,
+        Data::Sort(data) => sequences(Arrangement::Sort, data)?,
+        Data::Dates(data) => Dates::new()
+            .with_years(data.first_year, data.last_year)
+            .generate(
+                counts(data.train_size, data.valid_size, data.test_size),
+                seed,
+            )?,
+        Data::Recall(data) => Recall::new()
+            .with_keys(data.min_keys, data.max_keys)
+            .generate(
+                counts(data.train_size, data.valid_size, data.test_size),
+                seed,
+            )?,
+        Data::Phrases(data) => phrases(data, seed)?,
+        Data::Parallel(data) => parallel(data, seed, note)?,
+        _ => return Err(other_data(config)),
+    })
+}
+
+/// Texts, and their classes.
+pub(super) fn read_labelled(
+    config: &Config,
+    note: Note<'_>,
+) -> Result<Parts<Vec<Labelled>>, TrainError> {
+    let seed = config.run.seed;
+    match &config.data {
+        Data::ListOps(data) => Ok(ListOps::new()
+            .with_depth(data.max_depth)
+            .with_arguments(data.max_arguments)
+            .with_lengths(data.min_length, data.max_length)
+            .generate(
+                counts(data.train_size, data.valid_size, data.test_size),
+                seed,
+            )?),
         Data::Documents(data) => {
             let parts = Documents::new()
                 .with_classes(data.classes)
@@ -128,17 +94,33 @@ fn read(config: &Config, notes: &mut Vec<String>) -> Result<Texts, TrainError> {
             let labelled = |part: Vec<zoo_data::tasks::MarkedDocument>| {
                 part.iter().map(|marked| marked.to_labelled()).collect()
             };
-            Texts::Labelled(Parts {
+            Ok(Parts {
                 train: labelled(parts.train),
                 valid: labelled(parts.valid),
                 test: labelled(parts.test),
             })
         }
-        Data::Phrases(data) => Texts::Pairs(phrases(data, seed)?),
-        Data::Parallel(data) => Texts::Pairs(parallel(data, seed, notes)?),
-        Data::Labelled(data) => Texts::Labelled(labelled(data, seed, notes)?),
-        Data::Plain(data) => Texts::Plain(plain(data, notes)?),
-    })
+        Data::Labelled(data) => labelled(data, seed, note),
+        _ => Err(other_data(config)),
+    }
+}
+
+/// Text that is to be continued.
+pub(super) fn read_plain(config: &Config, note: Note<'_>) -> Result<Parts<String>, TrainError> {
+    let Data::Plain(data) = &config.data else {
+        return Err(other_data(config));
+    };
+    let mut read = |path: &PathBuf| -> Result<String, TrainError> {
+        let text = plain_text(path)?;
+        let count = text.chars().count();
+        note(&format!("{}: {count} characters", path.display()));
+        Ok(text)
+    };
+    let train = read(&data.train)?;
+    let valid = data.valid.as_ref().map(&mut read).transpose()?;
+    let test = data.test.as_ref().map(&mut read).transpose()?;
+    let split = split_of(data.valid_share, data.test_share, 0);
+    joined(split, train, valid, test, |split, text| split.text(&text))
 }
 
 fn counts(train: usize, valid: usize, test: usize) -> Counts {
@@ -167,7 +149,7 @@ fn phrases(data: &Phrases, seed: u64) -> Result<Parts<Vec<Pair>>, TrainError> {
 fn parallel(
     data: &zoo_config::Parallel,
     seed: u64,
-    notes: &mut Vec<String>,
+    note: Note<'_>,
 ) -> Result<Parts<Vec<Pair>>, TrainError> {
     let mut read = |files: &Files| -> Result<Vec<Pair>, TrainError> {
         let text = match files {
@@ -180,7 +162,7 @@ fn parallel(
                 ParallelText::tsv_columns(path, source, target)
             }
         };
-        taken(text.with_allowed_bad(data.allowed_bad).read()?, notes)
+        taken(text.with_allowed_bad(data.allowed_bad).read()?, note)
     };
     let mut train = read(&data.train)?;
     let valid = data.valid.as_ref().map(&mut read).transpose()?;
@@ -193,11 +175,11 @@ fn parallel(
 fn labelled(
     data: &zoo_config::Labelled,
     seed: u64,
-    notes: &mut Vec<String>,
+    note: Note<'_>,
 ) -> Result<Parts<Vec<Labelled>>, TrainError> {
     let mut read = |path: &PathBuf| -> Result<Vec<Labelled>, TrainError> {
         let text = labelled_file(data, format_of(data.format, path), path);
-        taken(text.with_allowed_bad(data.allowed_bad).read()?, notes)
+        taken(text.with_allowed_bad(data.allowed_bad).read()?, note)
     };
     let mut train = read(&data.train)?;
     let valid = data.valid.as_ref().map(&mut read).transpose()?;
@@ -213,7 +195,7 @@ fn labelled(
 
 /// Another file of texts with their classes: in the format that its name says, or else in that
 /// of the config's own, and in their fields.
-pub(crate) fn labelled_text(config: &Config, path: &Path) -> LabelledText {
+pub(super) fn labelled_text(config: &Config, path: &Path) -> LabelledText {
     let usual = zoo_config::Labelled::default();
     let data = match &config.data {
         Data::Labelled(data) => data,
@@ -251,30 +233,9 @@ fn format_of(format: Format, path: &Path) -> Format {
     }
 }
 
-fn plain(data: &zoo_config::Plain, notes: &mut Vec<String>) -> Result<Parts<String>, TrainError> {
-    let mut read = |path: &PathBuf| -> Result<String, TrainError> {
-        let text = plain_text(path)?;
-        notes.push(format!(
-            "{}: {} characters",
-            path.display(),
-            text.chars().count()
-        ));
-        Ok(text)
-    };
-    let train = read(&data.train)?;
-    let valid = data.valid.as_ref().map(&mut read).transpose()?;
-    let test = data.test.as_ref().map(&mut read).transpose()?;
-    let split = split_of(data.valid_share, data.test_share, 0);
-    let parts = split.text(&train)?;
-    Ok(Parts {
-        train: parts.train,
-        valid: valid.unwrap_or(parts.valid),
-        test: test.unwrap_or(parts.test),
-    })
-}
-
-fn taken<T>(read: Read<T>, notes: &mut Vec<String>) -> Result<Vec<T>, TrainError> {
-    notes.push(read.report.to_string());
+/// What was read, of which a line is said.
+pub(super) fn taken<T>(read: Read<T>, note: Note<'_>) -> Result<Vec<T>, TrainError> {
+    note(&read.report.to_string());
     Ok(read.examples)
 }
 
@@ -285,11 +246,11 @@ fn split_of(valid: Option<f64>, test: Option<f64>, seed: u64) -> Split {
 /// What is given as a part is that part; the rest is split.
 fn joined<T>(
     split: Split,
-    train: Vec<T>,
-    valid: Option<Vec<T>>,
-    test: Option<Vec<T>>,
-    cut: impl FnOnce(&Split, Vec<T>) -> Result<Parts<Vec<T>>, DataError>,
-) -> Result<Parts<Vec<T>>, TrainError> {
+    train: T,
+    valid: Option<T>,
+    test: Option<T>,
+    cut: impl FnOnce(&Split, T) -> Result<Parts<T>, DataError>,
+) -> Result<Parts<T>, TrainError> {
     let parts = cut(&split, train)?;
     Ok(Parts {
         train: parts.train,

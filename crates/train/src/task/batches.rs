@@ -3,12 +3,14 @@
 //! Everything is a function of the seed and the position, so that a run that is gone on with
 //! sees what it would have seen.
 
+use zoo_config::{BatchBy, Config};
 use zoo_data::{BatchPlan, BatchSize, Batching, DataError, Encoded, Position, Windows};
 
 use super::TextWindow;
+use crate::TrainError;
 
 /// Batches without an end.
-pub(crate) trait Batches {
+pub trait Batches {
     /// What they are made of.
     type Example;
 
@@ -35,7 +37,26 @@ pub(crate) struct Bucketed<E> {
 }
 
 impl<E: Encoded> Bucketed<E> {
-    pub(crate) fn new(examples: Vec<E>, size: BatchSize, seed: u64) -> Result<Self, DataError> {
+    /// Batches of the size that a config says.
+    pub(crate) fn of(config: &Config, examples: Vec<E>) -> Result<Self, TrainError> {
+        let size = match config.training.batch_by {
+            BatchBy::Examples => BatchSize::Examples(config.training.batch_size),
+            BatchBy::Tokens => BatchSize::Tokens(config.training.batch_size),
+        };
+        Self::new(examples, size, config.run.seed).map_err(|error| match error {
+            // With the keys of the config in it.
+            DataError::TooLong {
+                length, longest, ..
+            } => TrainError::Refused(format!(
+                "an example has {length} tokens, padding counted, and a batch may have \
+                 training.batch_size = {longest}: raise it, or leave long examples out by \
+                 data.max_length"
+            )),
+            other => other.into(),
+        })
+    }
+
+    fn new(examples: Vec<E>, size: BatchSize, seed: u64) -> Result<Self, DataError> {
         let extents = examples.iter().map(Encoded::extent).collect();
         let plan = Batching::new(size, seed).plan(extents)?;
         Ok(Self {
@@ -94,12 +115,17 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    pub(crate) fn new(
-        text: Vec<u32>,
-        context: usize,
-        rows: usize,
-        seed: u64,
-    ) -> Result<Self, DataError> {
+    /// Windows of this length, as many in a batch as a config says.
+    pub(crate) fn of(config: &Config, text: Vec<u32>, context: usize) -> Result<Self, DataError> {
+        let size = config.training.batch_size;
+        let rows = match config.training.batch_by {
+            BatchBy::Examples => size,
+            BatchBy::Tokens => (size / context).max(1),
+        };
+        Self::new(text, context, rows, config.run.seed)
+    }
+
+    fn new(text: Vec<u32>, context: usize, rows: usize, seed: u64) -> Result<Self, DataError> {
         let windows = Windows::new(context, rows, seed);
         windows.check("training", &text)?;
         Ok(Self {
@@ -117,11 +143,7 @@ impl Batches for Pieces {
     fn next(&mut self) -> Vec<TextWindow> {
         let windows = self.windows.at(self.position.batch, &self.text);
         self.position.batch += 1;
-        let owned = windows.into_iter().map(|window| TextWindow {
-            input: window.input.to_vec(),
-            target: window.target.to_vec(),
-        });
-        owned.collect()
+        windows.into_iter().map(TextWindow::from).collect()
     }
 
     fn position(&self) -> Position {
@@ -135,18 +157,6 @@ impl Batches for Pieces {
     fn batches_of(&self, epochs: usize) -> usize {
         self.text.len().saturating_mul(epochs).div_ceil(self.tokens)
     }
-}
-
-/// A whole text in pieces, to be looked at.
-pub(crate) fn pieces_of(text: &[u32], context: usize, most: Option<usize>) -> Vec<TextWindow> {
-    Windows::new(context, 1, 0)
-        .all(text)
-        .take(most.unwrap_or(usize::MAX))
-        .map(|window| TextWindow {
-            input: window.input.to_vec(),
-            target: window.target.to_vec(),
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -1,16 +1,74 @@
-//! The config's `[model]`, as the configs of zoo-models, which know no files.
+//! The config's `[model]`, as the models of zoo-models, which know no files.
 
+use zoo_attention::MultiHeadAttention;
 use zoo_config::{
     Activation, Alignment, Cell, ClassifierModel, Feeding, GptModel, HanModel, Norm, Pooling,
     Positions, Seq2SeqModel, TransformerModel, Tying,
 };
 use zoo_models::{
-    AlignmentConfig, ClassifierConfig, GptConfig, HanConfig, PositionsConfig, Seq2SeqConfig,
-    TransformerConfig,
+    AlignmentConfig, Classifier, ClassifierConfig, Gpt, GptConfig, Han, HanConfig, PositionsConfig,
+    Seq2Seq, Seq2SeqConfig, Summary, Transformer, TransformerConfig,
 };
 
+use super::TaskModel;
+
+impl TaskModel for Transformer {
+    type Section = TransformerModel;
+
+    fn summary(&self) -> Summary {
+        self.summary()
+    }
+
+    fn attentions(&self) -> Vec<&MultiHeadAttention> {
+        let encoder = self.encoder.layers.iter().map(|layer| &layer.attention);
+        let decoder = self.decoder.layers.iter();
+        let decoder = decoder.flat_map(|layer| [&layer.attention, &layer.cross_attention]);
+        encoder.chain(decoder).collect()
+    }
+}
+
+impl TaskModel for Seq2Seq {
+    type Section = Seq2SeqModel;
+
+    fn summary(&self) -> Summary {
+        self.summary()
+    }
+}
+
+impl TaskModel for Gpt {
+    type Section = GptModel;
+
+    fn summary(&self) -> Summary {
+        self.summary()
+    }
+
+    fn attentions(&self) -> Vec<&MultiHeadAttention> {
+        self.layers.iter().map(|layer| &layer.attention).collect()
+    }
+}
+
+impl TaskModel for Classifier {
+    type Section = ClassifierModel;
+
+    fn summary(&self) -> Summary {
+        self.summary()
+    }
+
+    fn attentions(&self) -> Vec<&MultiHeadAttention> {
+        self.layers.iter().map(|layer| &layer.attention).collect()
+    }
+}
+
+impl TaskModel for Han {
+    type Section = HanModel;
+
+    fn summary(&self) -> Summary {
+        self.summary()
+    }
+}
+
 /// A Transformer for two vocabularies of these sizes.
-pub(crate) fn transformer(
+pub(super) fn transformer(
     said: &TransformerModel,
     source_vocabulary: usize,
     target_vocabulary: usize,
@@ -39,7 +97,7 @@ pub(crate) fn transformer(
 }
 
 /// A recurrent model for two vocabularies of these sizes.
-pub(crate) fn seq2seq(
+pub(super) fn seq2seq(
     said: &Seq2SeqModel,
     source_vocabulary: usize,
     target_vocabulary: usize,
@@ -70,7 +128,7 @@ pub(crate) fn seq2seq(
 }
 
 /// A hierarchical attention network for so many words and classes.
-pub(crate) fn han(said: &HanModel, vocabulary: usize, classes: usize) -> HanConfig {
+pub(super) fn han(said: &HanModel, vocabulary: usize, classes: usize) -> HanConfig {
     HanConfig::new(vocabulary, classes)
         .with_d_embedding(said.d_embedding)
         .with_d_word(said.d_word)
@@ -84,7 +142,7 @@ pub(crate) fn han(said: &HanModel, vocabulary: usize, classes: usize) -> HanConf
 }
 
 /// A GPT for so many tokens.
-pub(crate) fn gpt(said: &GptModel, vocabulary: usize) -> GptConfig {
+pub(super) fn gpt(said: &GptModel, vocabulary: usize) -> GptConfig {
     GptConfig::new(vocabulary, said.d_model, said.heads, said.layers)
         .with_kv_heads(said.kv_heads)
         .with_d_feed_forward(said.d_feed_forward)
@@ -100,7 +158,7 @@ pub(crate) fn gpt(said: &GptModel, vocabulary: usize) -> GptConfig {
 }
 
 /// A classifier for so many tokens and classes.
-pub(crate) fn classifier(
+pub(super) fn classifier(
     said: &ClassifierModel,
     vocabulary: usize,
     classes: usize,

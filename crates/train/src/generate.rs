@@ -1,0 +1,61 @@
+//! How texts are written.
+
+use zoo_config::{Config, Strategy as Said};
+use zoo_data::{BEGIN, END, PAD, UNKNOWN};
+use zoo_models::{GenerateConfig, Strategy};
+
+use crate::TrainError;
+
+/// How texts are written, as the config's `[decoding]` says.
+///
+/// # Errors
+///
+/// [`TrainError::Refused`] if the model writes none; the config has no such section then.
+pub(crate) fn generate_config(config: &Config) -> Result<GenerateConfig, TrainError> {
+    let (Some(section), Some(strategy)) = (&config.decoding, config.strategy()) else {
+        return decoding(None).cloned();
+    };
+    // Running text has no end in it that a model could learn. No text is better for saying
+    // that a word is not known.
+    let (end, never) = match config.model {
+        zoo_config::Model::Gpt(_) => (None, vec![PAD, UNKNOWN, BEGIN, END]),
+        _ => (Some(END), vec![PAD, UNKNOWN, BEGIN]),
+    };
+    let config = GenerateConfig::new(strategy_of(&strategy))
+        .with_end(end)
+        .with_never(never)
+        .with_min_length(section.min_length)
+        .with_max_length(section.max_length)
+        .with_no_repeat_ngram(section.no_repeat_ngram)
+        .with_seed(section.seed);
+    Ok(config)
+}
+
+/// What texts are written by, if any are.
+///
+/// # Errors
+///
+/// [`TrainError::Refused`] if none are.
+pub(crate) fn decoding(config: Option<&GenerateConfig>) -> Result<&GenerateConfig, TrainError> {
+    config.ok_or_else(|| {
+        TrainError::Refused(
+            "decoding: the config has no [decoding]: its model writes no text".to_owned(),
+        )
+    })
+}
+
+fn strategy_of(said: &Said) -> Strategy {
+    match said {
+        Said::Greedy => Strategy::Greedy,
+        Said::Beam(beam) => Strategy::Beam {
+            beams: beam.beams,
+            length_penalty: beam.length_penalty,
+            n_best: beam.n_best,
+        },
+        Said::Sample(sample) => Strategy::Sample {
+            temperature: sample.temperature,
+            top_k: sample.top_k,
+            top_p: sample.top_p,
+        },
+    }
+}
