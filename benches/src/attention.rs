@@ -137,8 +137,8 @@ impl Work {
     fn new(mechanism: &MechanismConfig, problem: &Problem, pass: Pass, device: &Device) -> Self {
         let tensors = Tensors::new(problem, &problem.inputs(), device);
         match pass {
-            Pass::Forward => Self::Forward(mechanism.clone(), tensors),
-            Pass::Train => Self::Train(mechanism.clone(), tensors.require_grad()),
+            Pass::Forward => Self::Forward(*mechanism, tensors),
+            Pass::Train => Self::Train(*mechanism, tensors.require_grad()),
             Pass::Decode | Pass::Generate => {
                 let decoding = Decoding::new(mechanism, tensors);
                 Self::Decode(Box::new(RefCell::new(decoding)))

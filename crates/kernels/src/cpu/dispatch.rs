@@ -57,10 +57,12 @@ macro_rules! dispatch {
         /// The processor has the instruction set, and the arguments fit together.
         #[allow(clippy::too_many_arguments)]
         $vis unsafe fn $name(set: $crate::cpu::InstructionSet, $($arg: $kind),*) {
-            // SAFETY: the instructions are enabled around each; the caller promised the rest.
             $crate::dispatch!(@compiled set, ($($arg: $kind),*);
+                // SAFETY: the caller promised the instructions and that the arguments fit.
                 unsafe { $kernel::<$crate::cpu::Avx512>($($arg),*) },
+                // SAFETY: the caller promised the instructions and that the arguments fit.
                 unsafe { $kernel::<$crate::cpu::Avx2>($($arg),*) },
+                // SAFETY: the caller promised the instructions and that the arguments fit.
                 unsafe { $kernel::<$crate::cpu::Portable>($($arg),*) })
         }
     };

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use burn::tensor::{Device, Tensor, TensorData};
 use zoo_config::{ClassifierModel, Config, Data, HanModel, Pooling};
+use zoo_data::metrics::{ConfusionMatrix, Perplexity};
 use zoo_data::{DocumentIds, Labelled, LabelledIds, Labels, LengthRule, Parts, Tokenizer};
 use zoo_kernels::smoothed_cross_entropy;
-use zoo_data::metrics::{ConfusionMatrix, Perplexity};
 use zoo_models::{Classifier, Documents, Han, ModelError, Tokens};
 use zoo_viz::{Document, Part, Sentence, Word};
 

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use burn::tensor::{Device, Tensor};
 use zoo_config::{Config, GptModel};
-use zoo_data::{Parts, Tokenizer, plain_text};
 use zoo_data::metrics::Perplexity;
+use zoo_data::{Parts, Tokenizer, plain_text};
 use zoo_models::{Gpt, ModelError, Tokens, generate, token_loss};
 
 use super::texts::read_plain;

@@ -19,9 +19,9 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use zoo_attention::MultiHeadAttention;
 use zoo_config::Config;
+use zoo_data::metrics::Perplexity;
 use zoo_data::{BatchSize, Batching, DocumentIds, Encoded, LabelledIds, Labels, PairIds, Parts};
 use zoo_data::{Tokenizer, Windows};
-use zoo_data::metrics::Perplexity;
 use zoo_models::{ModelError, Summary};
 
 pub(crate) use self::batches::Batches;

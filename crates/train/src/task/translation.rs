@@ -5,10 +5,10 @@ use std::path::Path;
 
 use burn::tensor::{Device, Tensor};
 use zoo_config::{Config, Data, Seq2SeqModel, TransformerModel};
+use zoo_data::metrics::{Accuracy, Chrf, Perplexity};
 use zoo_data::{
     BEGIN, END, LengthRule, Pair, PairIds, PairTokenizers, ParallelText, Parts, Tokenizer, UNKNOWN,
 };
-use zoo_data::metrics::{Accuracy, Chrf, Perplexity};
 use zoo_models::{
     GenerateConfig, Generated, Limits, ModelError, Seq2Seq, Stop, Tokens, Transformer, generate,
     token_loss,

@@ -104,7 +104,7 @@ fn a_damaged_one_is_told_and_an_older_one_named(opened: &Opened) {
         std::fs::write(&path, bad).unwrap();
         let error = failed(&config, &resume());
         has(&error, "step-00000004 is damaged");
-        has(&error, &format!("{name} is not as it was written"));
+        has(&error, format!("{name} is not as it was written"));
         ends(
             &error,
             "\n  do: that of step 2 is whole: --step 2 goes on from it",
@@ -346,7 +346,7 @@ fn non_finite_weights_of_a_file_are_not_used(opened: &Opened) {
         seal(&checkpoint);
         let error = failed(&config, &resume());
         let last = keys.last().unwrap();
-        has(&error, &format!("{last} has weights that are not finite"));
+        has(&error, format!("{last} has weights that are not finite"));
         ends(&error, "--step 1 goes on from it");
     }
 }

@@ -96,7 +96,7 @@ fn out_of_range_is_told_by_the_program(_: &Opened) {
         let output = output.unwrap();
         assert_eq!(output.status.code(), Some(1), "{set}");
         let said = said(&output);
-        has(&said, &format!("--set {set}: {key} must be"));
+        has(&said, format!("--set {set}: {key} must be"));
         lacks(&said, "panicked");
     }
 }

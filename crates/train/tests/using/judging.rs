@@ -87,7 +87,7 @@ fn other_files(runs: &Runs) {
     let words = ["--bleu-tokenize", "char", "--lowercase"];
     let other = json(runs, Kind::Transformer, &words);
     let signature = other["bleu_details"]["signature"].as_str().unwrap();
-    has(&signature, "case:lc|eff:no|tok:char");
+    has(signature, "case:lc|eff:no|tok:char");
     let plain = runs.written("eval.txt", "a b c").display().to_string();
     let said = refused::<Eval>(&[&run, "--text", &plain]);
     has(&said, "it takes --source FILE with --target FILE");

@@ -48,7 +48,7 @@ fn helps(_: &Runs) {
         "inspect",
         "new",
     ] {
-        has(&all, &format!("\n  {command} "));
+        has(&all, format!("\n  {command} "));
         let output = zoo(&[command, "--help"], "");
         assert!(output.status.success(), "{command}");
         assert!(text(&output.stdout).contains("Usage: zoo"), "{command}");
