@@ -13,6 +13,7 @@ use crate::reference;
 pub(crate) enum Location {
     Host,
     /// LibTorch's.
+    #[cfg(feature = "tch")]
     Cuda,
 }
 
