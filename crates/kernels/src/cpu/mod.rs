@@ -3,7 +3,7 @@
 //! A kernel is either written over [`Simd`], or is a plain loop over chunks that the compiler
 //! vectorizes. Both are compiled once for each [`InstructionSet`] by
 //! [`dispatch!`](crate::dispatch); which one runs is decided when it runs. Plain loops sum by
-//! [`LANES`] partial sums, so that a compiler may put them side by side, and so that they are
+//! `LANES` partial sums, so that a compiler may put them side by side, and so that they are
 //! the same whatever the processor. Rows of a batch are spread over threads by [`parallel`].
 
 mod dispatch;

@@ -7,8 +7,8 @@
 //! - `ndarray.rs`, `libtorch.rs`, the folders `aten` and `zoo-attention`'s `flash/libtorch`, and
 //!   `build.rs`;
 //! - the features `ndarray` and `tch` with what is behind them: the lines of that name in the
-//!   `backend_extension` lists, here, in [`location`], and in `zoo-attention`'s `flash`;
-//! - [`DeviceKernels`], whose one implementation that is not empty is LibTorch's.
+//!   `backend_extension` lists, here, in `location`, and in `zoo-attention`'s `flash`;
+//! - `DeviceKernels`, whose one implementation that is not empty is LibTorch's.
 
 #[cfg(feature = "flex")]
 mod flex;
