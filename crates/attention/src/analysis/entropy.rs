@@ -31,7 +31,7 @@ use crate::{AttentionOptions, AttentionShape};
 ///
 /// # Panics
 ///
-/// As [`flash`](crate::flash).
+/// As [`flash`](crate::flash()).
 pub fn entropy(query: Tensor<4>, key: Tensor<4>, options: &AttentionOptions) -> Tensor<3> {
     of_softmax(query, key, options).entropy
 }

@@ -1,7 +1,7 @@
 //! Every mechanism, and one call for any of them.
 //!
 //! A mechanism is a struct of `zoo-spec`, with its keys and capabilities, and a file here that
-//! implements [`Attention`] for it. What a file leaves out is derived from
+//! implements `Attention` for it. What a file leaves out is derived from
 //! [`flash`](crate::flash()) over its pattern.
 
 mod params;

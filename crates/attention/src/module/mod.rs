@@ -172,7 +172,7 @@ impl MultiHeadAttention {
 
     /// Draws other random features if the mechanism redraws them and its interval divides
     /// `pass`, the number of the training pass that comes next; see
-    /// [`RedrawnFeatures::redraw_before`].
+    /// [`RedrawnFeatures::redraw_before`](crate::RedrawnFeatures::redraw_before).
     pub fn redraw_features_before(&self, pass: u64) {
         if let Some(features) = &self.params.features {
             features.redraw_before(pass);

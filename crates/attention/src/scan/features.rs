@@ -34,7 +34,7 @@ pub enum FeatureMap {
 ///
 /// Each `ω` is a normal vector, as many at a time orthogonal to each other as they have
 /// numbers. The error falls like `1/sqrt(count)`.
-/// [`RedrawnFeatures`](super::RedrawnFeatures) draws others from time to time.
+/// [`RedrawnFeatures`](crate::RedrawnFeatures) draws others from time to time.
 ///
 /// Choromanski et al., [Performers](https://arxiv.org/abs/2009.14794), 2020.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -29,7 +29,7 @@ pub struct LinearState {
 }
 
 impl LinearState {
-    /// Nothing seen yet, for [`linear`](super::linear) attention.
+    /// Nothing seen yet, for [`linear`](crate::linear()) attention.
     pub fn of_features(features: FeatureMap) -> Self {
         Self {
             features: Some(features),
@@ -39,7 +39,7 @@ impl LinearState {
         }
     }
 
-    /// Nothing seen yet, for [`retention`](super::retention).
+    /// Nothing seen yet, for [`retention`](crate::retention()).
     ///
     /// # Panics
     ///
