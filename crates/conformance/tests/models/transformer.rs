@@ -382,8 +382,8 @@ const TESTS: &[(&str, Test)] = &[
             Ok(_) => Err("it decodes".into()),
             Err(error) => equal(
                 error.to_string().as_str(),
-                "decoder_mechanism: mechanism strided cannot decode: what a place sees depends \
-                 on how many there will be",
+                "decoder_mechanism: mechanism strided cannot decode token by token: without \
+                 `stride`, it is sqrt(seq_k), which grows while decoding",
             ),
         }
     }),
