@@ -49,6 +49,7 @@ fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
         .with_d_word(12)
         .with_d_sentence(12)
         .with_d_attention(24)
+        .with_dropout(0.0)
         .init(device);
     let given = Documents::new(&encoded(&parts.train)?, model.limits(), device)?;
     let classes: Vec<i64> = classes.into_iter().map(|class| class as i64).collect();

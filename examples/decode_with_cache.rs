@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use burn::tensor::Device;
 use zoo_backend::Opened;
-use zoo_models::{GenerateConfig, Gpt, GptConfig, PositionsConfig, Strategy, Tokens, generate};
+use zoo_models::{GenerateConfig, Gpt, GptConfig, PositionEncoding, Strategy, Tokens, generate};
 
 const VOCABULARY: usize = 100;
 const PROMPT: [u32; 8] = [3, 14, 15, 92, 65, 35, 89, 79];
@@ -25,7 +25,7 @@ fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
     // Two heads of keys and values for eight of queries: a quarter of the memory.
     let model = GptConfig::new(VOCABULARY, 128, 8, 3)
         .with_kv_heads(Some(2))
-        .with_positions(PositionsConfig::Rotary { theta: 10_000.0 })
+        .with_positions(PositionEncoding::rotary(10_000.0))
         .with_tied(false)
         .init(device);
 

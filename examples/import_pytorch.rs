@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use zoo_backend::Opened;
 use zoo_models::weights::{Weights, import};
-use zoo_models::{GenerateConfig, GptConfig, PositionsConfig, Strategy, Tokens, generate};
+use zoo_models::{GenerateConfig, GptConfig, PositionEncoding, Strategy, Tokens, generate};
 
 const SMALL: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -34,8 +34,7 @@ fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
     }
 
     // Names, and matrices that are the other way round or three in one, are seen to here.
-    let config =
-        GptConfig::new(17, 16, 2, 2).with_positions(PositionsConfig::Learned { longest: 12 });
+    let config = GptConfig::new(17, 16, 2, 2).with_positions(PositionEncoding::learned(12));
     let model = import::gpt2(weights)?.apply(config.init(device))?;
     println!("\n{model}\n");
 

@@ -42,11 +42,10 @@ fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
     }
 
     let sizes = [english, german].map(|tokenizer| tokenizer.vocabulary());
-    let mut model = TransformerConfig::new(sizes[0], sizes[1])
+    let mut model = TransformerConfig::base(sizes[0], sizes[1])
         .with_d_model(32)
         .with_heads(4)
-        .with_encoder_layers(1)
-        .with_decoder_layers(1)
+        .with_layers(1)
         .with_dropout(0.0)
         .init(training);
     let source: Vec<&[u32]> = ids.iter().map(|pair| &*pair.source).collect();

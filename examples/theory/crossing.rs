@@ -43,8 +43,8 @@ fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
 
     println!("\nbetween an encoder and a decoder");
     for mechanism in Mechanism::ALL {
-        let config = TransformerConfig::new(100, 100);
-        let config = config.with_cross_mechanism(mechanism.into());
+        let config = TransformerConfig::base(100, 100);
+        let config = config.with_cross_attention(mechanism.into());
         let answer = match config.check() {
             Ok(()) => "can".to_owned(),
             Err(ModelError::Mechanism { reason, .. }) => format!("cannot: {reason}"),

@@ -13,7 +13,7 @@ use zoo_attention::{
 };
 use zoo_backend::Opened;
 use zoo_examples::difference;
-use zoo_models::{Classifier, ClassifierConfig, PositionsConfig, Tokens};
+use zoo_models::{Classifier, ClassifierConfig, PositionEncoding, Tokens};
 
 const ROTARY: f64 = 10_000.0;
 
@@ -27,14 +27,11 @@ fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
     let text: Vec<u32> = (0..9).collect();
     let shuffled = text.iter().map(|at| at * 4 % 9).collect();
     for (name, positions) in [
-        ("nothing", PositionsConfig::None),
-        ("waves", PositionsConfig::Sinusoidal),
-        ("learned places", PositionsConfig::Learned { longest: 9 }),
-        (
-            "turned queries and keys",
-            PositionsConfig::Rotary { theta: ROTARY },
-        ),
-        ("ALiBi", PositionsConfig::Alibi),
+        ("nothing", PositionEncoding::None),
+        ("waves", PositionEncoding::Sinusoidal),
+        ("learned places", PositionEncoding::learned(9)),
+        ("turned queries and keys", PositionEncoding::rotary(ROTARY)),
+        ("ALiBi", PositionEncoding::Alibi),
     ] {
         let config = ClassifierConfig::new(9, 3, 16, 2, 1).with_positions(positions);
         let model: Classifier = config.init(device);

@@ -6,8 +6,8 @@ use burn::tensor::{Device, Tensor};
 use zoo_bench_core::model::Setup;
 use zoo_models::generate::{GenerateConfig, Generative, generate};
 use zoo_models::{
-    AlignmentConfig, Classifier, ClassifierConfig, Documents, Gpt, GptConfig, Han, HanConfig,
-    Limits, PositionsConfig, Seq2Seq, Seq2SeqConfig, Tokens, Transformer, TransformerConfig, Tying,
+    Alignment, Classifier, ClassifierConfig, Documents, Gpt, GptConfig, Han, HanConfig, Limits,
+    PositionEncoding, Seq2Seq, Seq2SeqConfig, Tokens, Transformer, TransformerConfig, Tying,
 };
 use zoo_spec::{LocalM, LocalP, Mechanism, MechanismConfig};
 
@@ -57,7 +57,8 @@ impl Kind for Han {
             .with_d_embedding(setup.d_model)
             .with_d_word(setup.d_hidden)
             .with_d_sentence(setup.d_hidden)
-            .with_d_attention(setup.d_attention);
+            .with_d_attention(setup.d_attention)
+            .with_dropout(0.0);
         Ok(config.try_init(device)?)
     }
 
@@ -92,7 +93,7 @@ impl Kind for Classifier {
         let (width, heads, layers) = (setup.d_model, setup.heads, setup.layers);
         let config = ClassifierConfig::new(vocabulary, classes, width, heads, layers)
             .with_d_feed_forward(Some(setup.d_hidden))
-            .with_mechanism(attention.into())
+            .with_attention(attention.into())
             .with_dropout(0.0);
         Ok(config.try_init(device)?)
     }
@@ -129,8 +130,8 @@ impl Kind for Gpt {
     fn new(setup: &Setup, attention: Mechanism, device: &Device) -> Result<Self> {
         let config = GptConfig::new(setup.vocabulary, setup.d_model, setup.heads, setup.layers)
             .with_d_feed_forward(Some(setup.d_hidden))
-            .with_mechanism(attention.into())
-            .with_positions(PositionsConfig::Learned { longest: setup.n })
+            .with_attention(attention.into())
+            .with_positions(PositionEncoding::learned(setup.n))
             .with_dropout(0.0);
         Ok(config.try_init(device)?)
     }
@@ -171,7 +172,7 @@ impl Kind for Gpt {
 
     fn work_of_generation(&self, setup: &Setup) -> f64 {
         // The last token is not taken in, and nothing is said within the prompt.
-        let head = 2 * setup.batch * self.config().d_model * self.config().vocabulary;
+        let head = 2 * setup.batch * self.config().spec.d_model * self.config().vocabulary;
         self.flops(setup.batch, setup.n - 1) - ((setup.prompt() - 1) * head) as f64
     }
 }
@@ -217,11 +218,11 @@ impl Kind for Seq2Seq {
     fn new(setup: &Setup, attention: Mechanism, device: &Device) -> Result<Self> {
         // What the model calls a mechanism.
         let alignment = match attention.into() {
-            MechanismConfig::Additive(_) => AlignmentConfig::Additive,
-            MechanismConfig::Dot(_) => AlignmentConfig::Dot,
-            MechanismConfig::Multiplicative(_) => AlignmentConfig::General,
-            MechanismConfig::LocalM(LocalM { window }) => AlignmentConfig::LocalM { window },
-            MechanismConfig::LocalP(LocalP { window }) => AlignmentConfig::LocalP { window },
+            MechanismConfig::Additive(_) => Alignment::Additive,
+            MechanismConfig::Dot(_) => Alignment::Dot,
+            MechanismConfig::Multiplicative(_) => Alignment::General,
+            MechanismConfig::LocalM(LocalM { window }) => Alignment::local_m(window),
+            MechanismConfig::LocalP(LocalP { window }) => Alignment::local_p(window),
             _ => bail!("a seq2seq model has no {attention} attention"),
         };
         let config = Seq2SeqConfig::new(setup.vocabulary, setup.vocabulary)
@@ -265,15 +266,14 @@ impl Kind for Transformer {
     type Batch = Pairs;
 
     fn new(setup: &Setup, attention: Mechanism, device: &Device) -> Result<Self> {
-        let config = TransformerConfig::new(setup.vocabulary, setup.vocabulary)
+        let config = TransformerConfig::base(setup.vocabulary, setup.vocabulary)
             .with_d_model(setup.d_model)
             .with_heads(setup.heads)
             .with_d_feed_forward(Some(setup.d_hidden))
-            .with_encoder_layers(setup.layers)
-            .with_decoder_layers(setup.layers)
+            .with_layers(setup.layers)
             .with_tying(Tying::All)
-            .with_encoder_mechanism(attention.into())
-            .with_decoder_mechanism(attention.into())
+            .with_encoder_attention(attention.into())
+            .with_decoder_attention(attention.into())
             .with_dropout(0.0);
         Ok(config.try_init(device)?)
     }

@@ -63,7 +63,7 @@ pub use options::AttentionOptions;
 pub use pattern::Pattern;
 pub use positions::{alibi_slopes, rotate};
 pub use scan::{FeatureMap, LinearState, RandomFeatures};
-pub use seed::with_seed;
+pub use seed::{next_seed, with_seed};
 pub use shape::AttentionShape;
 
 /// The README, whose example is compiled with the tests of the documentation.

@@ -33,8 +33,8 @@ impl Drop for Restore {
     }
 }
 
-/// Another seed for each call.
-pub(crate) fn next_seed(device: &Device) -> u64 {
+/// Another seed for each call: of the device's generator, or of [`with_seed`].
+pub fn next_seed(device: &Device) -> u64 {
     match SCOPE.get() {
         Some(next) => {
             SCOPE.set(Some(next.wrapping_add(1)));

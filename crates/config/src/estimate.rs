@@ -9,7 +9,8 @@ use std::fmt;
 use zoo_spec::{Dtype, MechanismConfig};
 
 use crate::{
-    Activation, BatchBy, Cell, Config, ConfigError, Data, Model, Optimizer, Positions, Tying,
+    Activation, BatchBy, Config, ConfigError, Data, LayerSpec, Model, Optimizer, PositionEncoding,
+    Tying,
 };
 
 /// Examples that a batch is made of at most: `zoo-data` sorts so many by length together.
@@ -200,83 +201,47 @@ impl Data {
 /// The numbers of a model.
 struct SizeOf<'a>(&'a Model);
 
-/// The sizes that all Transformers have.
-struct Layers {
-    d_model: u128,
-    heads: usize,
-    kv_heads: Option<usize>,
-    d_feed_forward: u128,
-    matrices: u128,
-}
+/// The sizes of attention and feed-forward layers.
+struct Layers(LayerSpec);
 
 impl Layers {
-    /// Those of a model; zeros for one that is no Transformer.
-    fn of(model: &Model) -> Self {
-        let (d_model, heads, kv_heads, d_feed_forward, activation) = match model {
-            Model::Transformer(model) => (
-                model.d_model,
-                model.heads,
-                model.kv_heads,
-                model.d_feed_forward,
-                model.activation,
-            ),
-            Model::Gpt(model) => (
-                model.d_model,
-                model.heads,
-                model.kv_heads,
-                model.d_feed_forward,
-                model.activation,
-            ),
-            Model::Classifier(model) => (
-                model.d_model,
-                model.heads,
-                model.kv_heads,
-                model.d_feed_forward,
-                model.activation,
-            ),
-            Model::Seq2Seq(_) | Model::Han(_) => (0, 0, None, None, Activation::Relu),
-        };
-        let d_model = d_model as u128;
-        Self {
-            d_model,
-            heads,
-            kv_heads,
-            d_feed_forward: d_feed_forward.map_or(4 * d_model, |given| given as u128),
-            matrices: if activation == Activation::Swiglu {
-                3
-            } else {
-                2
-            },
-        }
+    fn d_model(&self) -> u128 {
+        self.0.d_model as u128
     }
 
     fn feed_forward(&self) -> u128 {
-        self.matrices * self.d_model * self.d_feed_forward
+        let matrices = match self.0.activation {
+            Activation::Swiglu => 3,
+            Activation::Relu | Activation::Gelu | Activation::GeluTanh => 2,
+        };
+        matrices * self.d_model() * self.0.d_feed_forward as u128
     }
 
     /// Projections of queries and results, of keys and of values.
     fn attention(&self, mechanism: &MechanismConfig) -> u128 {
-        let kv_heads = mechanism.kv_heads(self.heads).or(self.kv_heads);
-        let kv_heads = kv_heads.unwrap_or(self.heads) as u128;
-        let d_head = self.d_model / (self.heads as u128).max(1);
-        2 * self.d_model * self.d_model + 2 * self.d_model * kv_heads * d_head
+        let LayerSpec { d_model, heads, .. } = self.0;
+        let kv_heads = mechanism.kv_heads(heads).or(self.0.kv_heads);
+        let d_head = self.0.d_head.unwrap_or(d_model / heads.max(1));
+        let all_heads = 2 * heads + 2 * kv_heads.unwrap_or(heads);
+        self.d_model() * all_heads as u128 * d_head as u128
     }
 
     /// What the backward pass of a layer needs of a token.
     fn activations(&self) -> u128 {
-        2 * self.d_model + self.d_feed_forward
+        2 * self.d_model() + self.0.d_feed_forward as u128
     }
 }
 
 impl SizeOf<'_> {
     fn parameters(&self, sizes: DataSizes) -> u128 {
-        let layers = Layers::of(self.0);
         let source = sizes.vocabulary as u128;
         let target = sizes.target_vocabulary.unwrap_or(sizes.vocabulary) as u128;
         match self.0 {
             Model::Transformer(model) => {
-                let [encoders, decoders] = [model.encoder_layers, model.decoder_layers]
-                    .map(|count| count.unwrap_or(model.layers) as u128);
+                let layers = Layers(model.into());
+                let [encoders, decoders] = model
+                    .encoder_and_decoder_layers()
+                    .map(|count| count as u128);
                 let encoder = layers.attention(&model.encoder_attention) + layers.feed_forward();
                 let decoder = layers.attention(&model.decoder_attention)
                     + layers.attention(&model.cross_attention)
@@ -287,20 +252,25 @@ impl SizeOf<'_> {
                     Tying::All => source,
                 };
                 let positions = 2 * learned(&model.positions);
-                encoders * encoder + decoders * decoder + (tokens + positions) * layers.d_model
+                encoders * encoder + decoders * decoder + (tokens + positions) * layers.d_model()
             }
             Model::Gpt(model) => {
+                let layers = Layers(model.into());
                 let layer = layers.attention(&model.attention) + layers.feed_forward();
                 let tokens = source * if model.tied { 1 } else { 2 };
-                model.layers as u128 * layer + (tokens + learned(&model.positions)) * layers.d_model
+                model.layers as u128 * layer
+                    + (tokens + learned(&model.positions)) * layers.d_model()
             }
             Model::Classifier(model) => {
+                let layers = Layers(model.into());
                 let layer = layers.attention(&model.attention) + layers.feed_forward();
-                model.layers as u128 * layer + (source + learned(&model.positions)) * layers.d_model
+                model.layers as u128 * layer
+                    + (source + learned(&model.positions)) * layers.d_model()
             }
             Model::Seq2Seq(model) => {
-                let [encoders, decoders] = [model.encoder_layers, model.decoder_layers]
-                    .map(|count| count.unwrap_or(model.layers) as u128);
+                let [encoders, decoders] = model
+                    .encoder_and_decoder_layers()
+                    .map(|count| count as u128);
                 let (embedding, hidden) = (model.d_embedding as u128, model.d_hidden as u128);
                 let tokens = match model.tying {
                     Tying::None => (source + target) * embedding + target * hidden,
@@ -319,10 +289,7 @@ impl SizeOf<'_> {
                     model.d_attention,
                 ]
                 .map(|size| size as u128);
-                let gates = match model.cell {
-                    Cell::Gru => 3,
-                    Cell::Lstm => 4,
-                };
+                let gates = model.cell.gates() as u128;
                 let words = 2 * gates * word * (embedding + word);
                 let sentences = 2 * gates * sentence * (2 * word + sentence);
                 source * embedding + words + sentences + 2 * attention * (word + sentence)
@@ -332,16 +299,15 @@ impl SizeOf<'_> {
 
     /// What the backward pass needs of a token, in all layers.
     fn activations(&self) -> u128 {
-        let layers = Layers::of(self.0);
+        let layers = |count: usize, spec: LayerSpec| count as u128 * Layers(spec).activations();
         match self.0 {
             Model::Transformer(model) => {
                 // A token is of the source or of the target, whichever has fewer layers.
-                let [encoders, decoders] = [model.encoder_layers, model.decoder_layers]
-                    .map(|count| count.unwrap_or(model.layers));
-                encoders.min(decoders) as u128 * layers.activations()
+                let [encoders, decoders] = model.encoder_and_decoder_layers();
+                layers(encoders.min(decoders), model.into())
             }
-            Model::Gpt(model) => model.layers as u128 * layers.activations(),
-            Model::Classifier(model) => model.layers as u128 * layers.activations(),
+            Model::Gpt(model) => layers(model.layers, model.into()),
+            Model::Classifier(model) => layers(model.layers, model.into()),
             Model::Seq2Seq(model) => (model.d_embedding + model.d_hidden) as u128,
             Model::Han(model) => (model.d_embedding + 2 * model.d_word) as u128,
         }
@@ -371,8 +337,8 @@ impl SizeOf<'_> {
     }
 }
 
-/// Positions that have a vector of their own.
-fn learned(positions: &Positions) -> u128 {
+/// PositionEncoding that have a vector of their own.
+fn learned(positions: &PositionEncoding) -> u128 {
     positions.longest().unwrap_or(0) as u128
 }
 

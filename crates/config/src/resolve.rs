@@ -5,12 +5,9 @@ use zoo_spec::Dtype;
 use crate::sections::data::USUAL_VALID_SHARE;
 use crate::sections::training::USUAL_STEPS;
 use crate::{
-    Config, Data, GptModel, LossScale, Metric, Model, Positions, Sample, Sentences, Strategy, Task,
-    Tying, Vocabulary, WordRule,
+    Config, Data, LossScale, Metric, Model, Sample, Sentences, Strategy, Task, Tying, Vocabulary,
+    WordRule,
 };
-
-/// Places that are learned where nothing else says how many.
-const USUAL_LONGEST: usize = 1024;
 
 impl Config {
     /// What a model is judged by.
@@ -102,87 +99,6 @@ impl Config {
                 data.valid_share = data.valid_share.or(usual(data.valid.is_some()));
             }
             _ => {}
-        }
-    }
-}
-
-impl Model {
-    /// What is shared among embeddings and head, where there are several.
-    pub fn tying(&self) -> Option<Tying> {
-        match self {
-            Self::Transformer(model) => Some(model.tying),
-            Self::Seq2Seq(model) => Some(model.tying),
-            Self::Han(_) | Self::Gpt(_) | Self::Classifier(_) => None,
-        }
-    }
-
-    fn resolve(&mut self) {
-        let feed_forward = |given: &mut Option<usize>, d_model: usize| {
-            given.get_or_insert(4 * d_model);
-        };
-        match self {
-            Self::Transformer(model) => {
-                feed_forward(&mut model.d_feed_forward, model.d_model);
-                model.encoder_layers.get_or_insert(model.layers);
-                model.decoder_layers.get_or_insert(model.layers);
-                model.positions.resolve(USUAL_LONGEST);
-            }
-            Self::Seq2Seq(model) => {
-                model.encoder_layers.get_or_insert(model.layers);
-                model.decoder_layers.get_or_insert(model.layers);
-            }
-            Self::Han(_) => {}
-            Self::Gpt(model) => {
-                feed_forward(&mut model.d_feed_forward, model.d_model);
-                let GptModel {
-                    positions, context, ..
-                } = model;
-                positions.resolve(*context);
-            }
-            Self::Classifier(model) => {
-                feed_forward(&mut model.d_feed_forward, model.d_model);
-                model.positions.resolve(USUAL_LONGEST);
-            }
-        }
-    }
-}
-
-impl Model {
-    /// Where encoder and decoder both say how many layers they have, the number for both is the
-    /// default, and says nothing. It becomes the encoder's: printed as it was, it would be one
-    /// that the others contradict.
-    pub(crate) fn settle_layers(&mut self) {
-        let (layers, halves) = match self {
-            Self::Transformer(model) => (
-                &mut model.layers,
-                [model.encoder_layers, model.decoder_layers],
-            ),
-            Self::Seq2Seq(model) => (
-                &mut model.layers,
-                [model.encoder_layers, model.decoder_layers],
-            ),
-            Self::Han(_) | Self::Gpt(_) | Self::Classifier(_) => return,
-        };
-        if let [Some(encoder), Some(decoder)] = halves
-            && *layers != decoder
-        {
-            *layers = encoder;
-        }
-    }
-}
-
-impl Positions {
-    fn resolve(&mut self, usual: usize) {
-        if let Self::Learned(learned) = self {
-            learned.longest.get_or_insert(usual);
-        }
-    }
-
-    /// Places there are, if that is limited.
-    pub fn longest(&self) -> Option<usize> {
-        match self {
-            Self::Learned(learned) => learned.longest,
-            _ => None,
         }
     }
 }

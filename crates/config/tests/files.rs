@@ -174,7 +174,7 @@ fn printing_shows_what_follows_from_other_keys() {
         "kind = \"word\"\n",
         "encoder_attention = \"flash\"\n",
         "clipping = { kind = \"norm\", at = 1.0 }\n",
-        "# kv_heads is not set: as the mechanism says, else one for each query head\n",
+        "# kv_heads is not set: as the mechanism requires, else one for each query head\n",
     ] {
         assert!(printed.contains(line), "{line}{printed}");
     }

@@ -17,7 +17,7 @@ fn flags_are_named_where_they_are_wrong() {
     );
     assert_eq!(
         set("model.heads=3"),
-        "--set model.heads=3: model.heads: d_model = 128 must be a multiple of heads = 3"
+        "--set model.heads=3: model.heads: d_model = 128 must be a multiple of heads = 3, or d_head must be given"
     );
     assert_eq!(
         set("modle.layers=3"),

@@ -29,10 +29,10 @@ fn unknown_keys_are_told_with_the_nearest_and_where_they_belong() {
     with(
         "d_modle = 8",
         "a.toml:6:1: [model] of kind transformer: unknown key \"d_modle\": did you mean d_model?\n  \
-         known: d_model, heads, kv_heads, layers, encoder_layers, decoder_layers, d_feed_forward, \
-         encoder_attention, decoder_attention, cross_attention, norm, final_norm, activation, \
-         positions, tying, scale_embeddings, dropout, feed_forward_dropout, attention_dropout, bias, \
-         epsilon, kind",
+         known: d_model, heads, kv_heads, d_head, layers, encoder_layers, decoder_layers, \
+         encoder_attention, decoder_attention, cross_attention, norm, final_norm, tying, \
+         scale_embeddings, d_feed_forward, activation, positions, qk_norm, temperature, softcap, \
+         dropout, feed_forward_dropout, attention_dropout, bias, epsilon, kind",
     );
     with(
         "[run]\nsteps = 8",
@@ -42,10 +42,10 @@ fn unknown_keys_are_told_with_the_nearest_and_where_they_belong() {
     with(
         "context = 8",
         "a.toml:6:1: model.context is a key of gpt, and model.kind is transformer\n  \
-         keys of transformer: d_model, heads, kv_heads, layers, encoder_layers, decoder_layers, \
-         d_feed_forward, encoder_attention, decoder_attention, cross_attention, norm, final_norm, \
-         activation, positions, tying, scale_embeddings, dropout, feed_forward_dropout, \
-         attention_dropout, bias, epsilon",
+         keys of transformer: d_model, heads, kv_heads, d_head, layers, encoder_layers, \
+         decoder_layers, encoder_attention, decoder_attention, cross_attention, norm, final_norm, \
+         tying, scale_embeddings, d_feed_forward, activation, positions, qk_norm, temperature, \
+         softcap, dropout, feed_forward_dropout, attention_dropout, bias, epsilon",
     );
     with(
         "[optimiser]\nkind = \"sgd\"",
@@ -245,11 +245,11 @@ fn keys_must_fit_each_other() {
     for (addition, message) in [
         (
             "heads = 3",
-            "6:9: model.heads: d_model = 128 must be a multiple of heads = 3",
+            "6:9: model.heads: d_model = 128 must be a multiple of heads = 3, or d_head must be given",
         ),
         (
             "d_model = 6",
-            "6:11: model.d_model: d_model = 6 must be a multiple of heads = 4",
+            "6:11: model.d_model: d_model = 6 must be a multiple of heads = 4, or d_head must be given",
         ),
         (
             "layers = 3\nencoder_layers = 2\ndecoder_layers = 2",
@@ -262,7 +262,7 @@ fn keys_must_fit_each_other() {
         ),
         (
             "heads = 128\npositions = \"rotary\"",
-            "7:13: model.positions: rotary turns pairs of numbers: d_model / heads = 1 must be even",
+            "7:13: model.positions: rotary turns pairs of numbers: d_head = 1 must be even",
         ),
         (
             "encoder_attention = \"retention\"",
@@ -288,6 +288,20 @@ fn keys_must_fit_each_other() {
             "positions = \"alibi\"\nencoder_attention = \"lsh\"",
             "6:13: model.positions: alibi is not supported by model.encoder_attention = lsh: it \
              sorts positions by their hashes",
+        ),
+        (
+            "d_head = 5\npositions = \"rotary\"",
+            "7:13: model.positions: rotary turns pairs of numbers: d_head = 5 must be even",
+        ),
+        (
+            "temperature = 2.0\ndecoder_attention = \"linear\"",
+            "6:15: model.temperature: temperature is not supported by model.decoder_attention = \
+             linear: it computes no scores or weights",
+        ),
+        (
+            "softcap = 30\ncross_attention = \"performer\"",
+            "6:11: model.softcap: softcap is not supported by model.cross_attention = performer: \
+             it computes no scores or weights",
         ),
         (
             "kv_heads = 2\nencoder_attention = \"multi-query\"",

@@ -5,14 +5,16 @@
 
 use burn::config::Config;
 use burn::module::Module;
-use burn::nn::{Initializer, LayerNorm};
+use burn::nn::LayerNorm;
 use burn::tensor::{Device, Tensor};
 use zoo_attention::mechanisms::Mechanism;
 use zoo_attention::{MechanismConfig, Pattern};
 use zoo_kernels::layer_norm;
+use zoo_spec::keys::check_keys;
+use zoo_spec::{Activation, ClassifierSpec, LayerSpec, Norm, PositionEncoding};
 
 use crate::ModelError;
-use crate::blocks::{Activation, EncoderLayer, LayerPlan, Norm, PositionsConfig};
+use crate::blocks::{EncoderLayer, LayerPlan};
 
 /// Configuration of a [`TransformerEncoder`]. The defaults are burn-nn's, but for attention's
 /// weights, of which it forgets as many as of everything else.
@@ -52,8 +54,8 @@ pub struct TransformerEncoderConfig {
     pub activation: Activation,
     /// How heads learn about places: not at all, by turning them or by the distance. Vectors
     /// are added to places by whoever makes them. Default: not at all.
-    #[config(default = "PositionsConfig::None")]
-    pub positions: PositionsConfig,
+    #[config(default = "PositionEncoding::None")]
+    pub positions: PositionEncoding,
     /// The share of numbers forgotten while training, of what each part of a layer adds.
     /// Default: 0.1.
     #[config(default = 0.1)]
@@ -86,20 +88,19 @@ impl TransformerEncoderConfig {
     ///
     /// [`ModelError`] naming the field, what it may be and what it is.
     pub fn check(&self) -> Result<(), ModelError> {
-        ModelError::at_least("layers", 1, self.layers)?;
+        // Its fields are named as the keys of a classifier.
+        check_keys(self, ClassifierSpec::KEYS)?;
         if !matches!(
             self.positions,
-            PositionsConfig::None | PositionsConfig::Rotary { .. } | PositionsConfig::Alibi
+            PositionEncoding::None | PositionEncoding::Rotary(_) | PositionEncoding::Alibi
         ) {
             return Err(ModelError::Range {
-                field: "positions",
+                field: "positions".to_owned(),
                 allowed: "none, rotary or alibi where places are vectors already".to_owned(),
                 got: format!("{:?}", self.positions),
             });
         }
-        let plan = self.plan();
-        plan.check()?;
-        plan.check_self("mechanism", &self.mechanism)
+        self.plan().check_self("mechanism", &self.mechanism)
     }
 
     /// Makes it.
@@ -129,23 +130,24 @@ impl TransformerEncoderConfig {
     }
 
     fn plan(&self) -> LayerPlan {
-        let initializer = Initializer::XavierUniform { gain: 1.0 };
-        LayerPlan {
+        let spec = LayerSpec {
             d_model: self.d_model,
             heads: self.heads,
             kv_heads: self.kv_heads,
+            d_head: None,
             d_feed_forward: self.d_feed_forward,
-            norm: self.norm,
             activation: self.activation,
             positions: self.positions,
+            qk_norm: false,
+            temperature: 1.0,
+            softcap: None,
             dropout: self.dropout,
             feed_forward_dropout: self.feed_forward_dropout.unwrap_or(self.dropout),
             attention_dropout: self.attention_dropout,
             bias: true,
             epsilon: self.epsilon,
-            of_results: initializer.clone(),
-            initializer,
-        }
+        };
+        LayerPlan::new(spec, self.norm)
     }
 }
 
@@ -191,16 +193,16 @@ mod tests {
         );
         refused(
             TransformerEncoderConfig::new(9, 16, 2, 1),
-            "d_model must be a multiple of heads = 2, got 9",
+            "mechanism: d_model = 9 must be a multiple of heads = 2, or d_head must be given",
         );
         refused(
-            fine().with_positions(PositionsConfig::Sinusoidal),
+            fine().with_positions(PositionEncoding::Sinusoidal),
             "positions must be none, rotary or alibi where places are vectors already, got \
              Sinusoidal",
         );
         refused(
             fine().with_feed_forward_dropout(Some(1.0)),
-            "feed_forward_dropout must be at least 0 and below 1, got 1",
+            "feed_forward_dropout must be at least 0 and below 1, got 1.0",
         );
     }
 }

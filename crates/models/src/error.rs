@@ -1,6 +1,7 @@
 //! What a person can get wrong, with the field or the token it is about.
 
 use zoo_attention::{CannotDecode, Mechanism, MultiHeadError};
+use zoo_spec::keys::InvalidValue;
 
 /// A model that cannot be made, or cannot take what it is given.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -10,7 +11,7 @@ pub enum ModelError {
     #[error("{field} must be {allowed}, got {got}")]
     Range {
         /// What it is called in the config.
-        field: &'static str,
+        field: String,
         /// What it may be.
         allowed: String,
         /// What it is.
@@ -127,21 +128,19 @@ impl ModelError {
             return Ok(());
         }
         Err(Self::Range {
-            field,
+            field: field.to_owned(),
             allowed: format!("at least {least}"),
             got: got.to_string(),
         })
     }
+}
 
-    /// `field` is a share: at least 0, and below 1.
-    pub(crate) fn share(field: &'static str, got: f64) -> Result<(), Self> {
-        if (0.0..1.0).contains(&got) {
-            return Ok(());
+impl From<InvalidValue> for ModelError {
+    fn from(wrong: InvalidValue) -> Self {
+        Self::Range {
+            field: wrong.key,
+            allowed: wrong.allowed,
+            got: wrong.got,
         }
-        Err(Self::Range {
-            field,
-            allowed: "at least 0 and below 1".to_owned(),
-            got: got.to_string(),
-        })
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! No backend is named here: tensors bring their device with them.
 
+#[macro_use]
+mod setters;
+
 pub mod blocks;
 mod chance;
 pub mod classifier;
@@ -18,8 +21,7 @@ mod tokens;
 pub mod transformer;
 pub mod weights;
 
-pub use blocks::{Activation, Norm, PositionsConfig};
-pub use classifier::{Classifier, ClassifierConfig, ClassifierLook, Pooling};
+pub use classifier::{Classifier, ClassifierConfig, ClassifierLook};
 pub use context_attention::{ContextAttention, ContextAttentionConfig, Pooled};
 pub use encoder::{TransformerEncoder, TransformerEncoderConfig};
 pub use error::ModelError;
@@ -27,11 +29,13 @@ pub use generate::{GenerateConfig, Generated, Generative, Stop, Strategy, genera
 pub use gpt::{Gpt, GptConfig, GptState};
 pub use han::{Documents, Han, HanConfig};
 pub use loss::token_loss;
-pub use seq2seq::{AlignmentConfig, Feeding, Seq2Seq, Seq2SeqConfig, Seq2SeqOutput, Seq2SeqState};
+pub use seq2seq::{Seq2Seq, Seq2SeqConfig, Seq2SeqOutput, Seq2SeqState};
 pub use summary::{Part, Summary};
 pub use tokens::{Limits, Tokens};
-pub use transformer::{
-    Encoded, Transformer, TransformerConfig, TransformerLook, TransformerState, Tying,
+pub use transformer::{Encoded, Transformer, TransformerConfig, TransformerLook, TransformerState};
+pub use zoo_spec::{
+    Activation, Alignment, Cell, ClassifierSpec, Feeding, GptSpec, HanSpec, Norm, Pooling,
+    PositionEncoding, Seq2SeqSpec, TransformerSpec, Tying,
 };
 
 /// Runs `work`, in this thread without any kernel of this project: by Burn's own operations, which

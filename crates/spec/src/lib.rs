@@ -1,10 +1,11 @@
-//! The words people write on a command line or in a config file, and what they
-//! mean before any backend is compiled.
+//! The names, keys, defaults and capabilities of mechanisms and models, and the names of backends
+//! and dtypes. Nothing here depends on Burn.
 //!
-//! `zoo-backend` turns a [`BackendWord`] into a Burn device; `xtask` turns the
-//! same word into cargo features. Both need the one list of words, and `xtask`
-//! must never link Burn, so what the two share lives here with nothing around it.
-//! So does the list of [`Mechanism`]s, which `zoo-attention` has the rooms for.
+//! - [`Mechanism`] and [`MechanismConfig`] are generated from the list of mechanisms;
+//! - [`Model`] has the sizes and choices of each model;
+//! - [`BackendWord`] is turned into a Burn device by `zoo-backend` and into cargo features by
+//!   `xtask`, which does not link Burn;
+//! - [`keys`] has the macros that declare a struct of keys with their allowed values.
 
 mod backend;
 mod dtype;
@@ -12,6 +13,7 @@ mod encoding;
 pub mod keys;
 mod libtorch;
 mod mechanisms;
+mod models;
 mod printable;
 mod unknown;
 
@@ -20,5 +22,6 @@ pub use dtype::Dtype;
 pub use encoding::NotUtf8;
 pub use libtorch::libtorch_version;
 pub use mechanisms::*;
+pub use models::*;
 pub use printable::{Printable, printable_text};
 pub use unknown::UnknownWord;

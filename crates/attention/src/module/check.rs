@@ -74,7 +74,7 @@ pub enum MultiHeadError {
     #[error("{name} must be {allowed}, got {got}")]
     Range {
         /// What it is called.
-        name: &'static str,
+        name: String,
         /// What it may be.
         allowed: String,
         /// What it is.
@@ -132,6 +132,10 @@ impl MultiHeadAttentionConfig {
         let temperature = self.temperature;
         let is_fine = (1e-6..=1e6).contains(&temperature);
         range("temperature", "from 1e-6 to 1e6", temperature, is_fine)?;
+        if let Some(softcap) = self.softcap {
+            let is_fine = (1e-30..=1e30).contains(&softcap);
+            range("softcap", "from 1e-30 to 1e30", softcap, is_fine)?;
+        }
         if let Positions::Rotary { theta } = self.positions {
             let is_fine = theta > 0.0 && theta.is_finite();
             range("theta", "a number above 0", theta, is_fine)?;
@@ -160,6 +164,7 @@ impl MultiHeadAttentionConfig {
             ("dropout", dropout > 0.0, supported.dropout),
             ("ALiBi", self.positions == Positions::Alibi, supported.alibi),
             ("temperature", temperature != 1.0, supported.temperature),
+            ("softcap", self.softcap.is_some(), supported.softcap),
         ] {
             match support {
                 Err(reason) if is_asked_for => {
@@ -186,7 +191,7 @@ fn range(
         Ok(())
     } else {
         Err(MultiHeadError::Range {
-            name,
+            name: name.to_owned(),
             allowed: allowed.to_owned(),
             got: got.to_string(),
         })
@@ -231,6 +236,16 @@ mod tests {
         refused(
             new(8, 2).with_temperature(0.0),
             "temperature must be from 1e-6 to 1e6, got 0",
+        );
+        refused(
+            new(8, 2).with_softcap(Some(0.0)),
+            "softcap must be from 1e-30 to 1e30, got 0",
+        );
+        refused(
+            new(8, 2)
+                .with_mechanism(Mechanism::Linear.into())
+                .with_softcap(Some(30.0)),
+            "mechanism linear does not support softcap: it computes no scores or weights",
         );
         refused(
             new(8, 2).with_positions(Positions::Rotary { theta: -1.0 }),

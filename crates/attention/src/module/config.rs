@@ -45,6 +45,8 @@ pub struct MultiHeadAttentionConfig {
     /// it. Default: 1.
     #[config(default = 1.0)]
     pub temperature: f64,
+    /// Cap of the scores, `softcap · tanh(score / softcap)`; `None` is no cap.
+    pub softcap: Option<f64>,
     /// The share of weights forgotten while training. Default: none.
     #[config(default = 0.0)]
     pub dropout: f64,
@@ -132,6 +134,7 @@ impl MultiHeadAttentionConfig {
             mechanism: self.mechanism,
             positions: self.positions,
             temperature: self.temperature,
+            softcap: self.softcap,
             assume_finite: self.assume_finite,
             heads,
             kv_heads,

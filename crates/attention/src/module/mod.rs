@@ -60,6 +60,8 @@ pub struct MultiHeadAttention {
     #[module(skip)]
     positions: Positions,
     temperature: f64,
+    #[module(skip)]
+    softcap: Option<f64>,
     assume_finite: bool,
     heads: usize,
     kv_heads: usize,
@@ -284,6 +286,7 @@ impl MultiHeadAttention {
             scale: (self.temperature != 1.0).then(|| {
                 mechanisms::of(&self.mechanism).default_scale(self.d_head) / self.temperature
             }),
+            softcap: self.softcap,
             alibi: (self.positions == Positions::Alibi).then(|| alibi_slopes(self.heads)),
             dropout: (self.is_training(query) && self.dropout.prob > 0.0)
                 .then(|| Dropout::new(self.dropout.prob, next_seed(&query.device()))),

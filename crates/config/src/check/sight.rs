@@ -5,16 +5,7 @@
 use zoo_spec::{KvHeads, MechanismConfig};
 
 use super::fit::Fit;
-use crate::{Config, Model, Positions};
-
-/// Sizes of attention, by the names all models have for them.
-struct Heads<'a> {
-    d_model: usize,
-    heads: usize,
-    kv_heads: Option<usize>,
-    positions: &'a Positions,
-    dropout: f64,
-}
+use crate::{Config, LayerSpec, Model, PositionEncoding};
 
 /// What an attention looks at.
 #[derive(Clone, Copy, PartialEq)]
@@ -28,13 +19,7 @@ enum Looks {
 pub(super) fn check(fit: &mut Fit<'_>, config: &Config) {
     match &config.model {
         Model::Transformer(model) => {
-            let heads = Heads {
-                d_model: model.d_model,
-                heads: model.heads,
-                kv_heads: model.kv_heads,
-                positions: &model.positions,
-                dropout: model.attention_dropout,
-            };
+            let heads = Heads(model.into());
             heads.check_sizes(fit);
             for (key, mechanism, looks) in [
                 (
@@ -63,13 +48,7 @@ pub(super) fn check(fit: &mut Fit<'_>, config: &Config) {
             }
         }
         Model::Gpt(model) => {
-            let heads = Heads {
-                d_model: model.d_model,
-                heads: model.heads,
-                kv_heads: model.kv_heads,
-                positions: &model.positions,
-                dropout: model.attention_dropout,
-            };
+            let heads = Heads(model.into());
             heads.check_sizes(fit);
             heads.check(fit, "model.attention", &model.attention, Looks::Back);
             match model.attention.capabilities().decoding {
@@ -85,13 +64,7 @@ pub(super) fn check(fit: &mut Fit<'_>, config: &Config) {
             }
         }
         Model::Classifier(model) => {
-            let heads = Heads {
-                d_model: model.d_model,
-                heads: model.heads,
-                kv_heads: model.kv_heads,
-                positions: &model.positions,
-                dropout: model.attention_dropout,
-            };
+            let heads = Heads(model.into());
             heads.check_sizes(fit);
             heads.check(fit, "model.attention", &model.attention, Looks::BothWays);
         }
@@ -99,21 +72,29 @@ pub(super) fn check(fit: &mut Fit<'_>, config: &Config) {
     }
 }
 
-impl Heads<'_> {
+/// The layers whose attention is checked.
+struct Heads(LayerSpec);
+
+impl Heads {
     fn check_sizes(&self, fit: &mut Fit<'_>) {
-        let &Self { d_model, heads, .. } = self;
-        if !d_model.is_multiple_of(heads) {
-            let why = format!("d_model = {d_model} must be a multiple of heads = {heads}");
-            fit.misfit(&["model.heads", "model.d_model"], why);
-            return;
-        }
-        let d_head = d_model / heads;
-        if matches!(self.positions, Positions::Rotary(_)) && !d_head.is_multiple_of(2) {
-            let why =
-                format!("rotary turns pairs of numbers: d_model / heads = {d_head} must be even");
+        let LayerSpec { d_model, heads, .. } = self.0;
+        let d_head = match self.0.d_head {
+            Some(d_head) => d_head,
+            None if d_model.is_multiple_of(heads) => d_model / heads,
+            None => {
+                let why = format!(
+                    "d_model = {d_model} must be a multiple of heads = {heads}, or d_head must be \
+                     given"
+                );
+                fit.misfit(&["model.heads", "model.d_model"], why);
+                return;
+            }
+        };
+        if matches!(self.0.positions, PositionEncoding::Rotary(_)) && !d_head.is_multiple_of(2) {
+            let why = format!("rotary turns pairs of numbers: d_head = {d_head} must be even");
             fit.misfit(&["model.positions"], why);
         }
-        if let Some(kv_heads) = self.kv_heads.filter(|few| !heads.is_multiple_of(*few)) {
+        if let Some(kv_heads) = self.0.kv_heads.filter(|few| !heads.is_multiple_of(*few)) {
             let why = format!("heads = {heads} must be a multiple of kv_heads = {kv_heads}");
             fit.misfit(&["model.kv_heads"], why);
         }
@@ -132,32 +113,37 @@ impl Heads<'_> {
             fit.misfit(&[key], why);
             return;
         }
-        let own = mechanism.kv_heads(self.heads);
+        let own = mechanism.kv_heads(self.0.heads);
         if let Some(own) = own {
-            if own == 0 || !self.heads.is_multiple_of(own) {
+            if own == 0 || !self.0.heads.is_multiple_of(own) {
                 let why = format!(
                     "heads = {} must be a multiple of kv_heads = {own}",
-                    self.heads
+                    self.0.heads
                 );
                 fit.misfit(&[key], why);
             }
-            if let Some(given) = self.kv_heads.filter(|given| *given != own) {
+            if let Some(given) = self.0.kv_heads.filter(|given| *given != own) {
                 let why =
                     format!("kv_heads = {given} was given to {word}, which has {own} of them");
                 fit.misfit(&["model.kv_heads"], why);
             }
         }
-        let (heads, fewer) = (self.heads, self.kv_heads.filter(|few| *few != self.heads));
+        let (heads, fewer) = (
+            self.0.heads,
+            self.0.kv_heads.filter(|few| *few != self.0.heads),
+        );
         if let (KvHeads::FromQueries, Some(kv_heads)) = (capabilities.kv_heads, fewer) {
             let why = format!(
                 "{word} uses its queries as keys: kv_heads = {kv_heads} must be heads = {heads}"
             );
             fit.misfit(&["model.kv_heads"], why);
         }
-        let is_alibi = *self.positions == Positions::Alibi && looks != Looks::Across;
-        let has_dropout = self.dropout > 0.0;
+        let is_alibi = self.0.positions == PositionEncoding::Alibi && looks != Looks::Across;
+        let has_dropout = self.0.attention_dropout > 0.0;
+        let has_temperature = self.0.temperature != 1.0;
+        let has_softcap = self.0.softcap.is_some();
         let options = capabilities.options;
-        for (keys, option, is_asked_for, support) in [
+        for (option_key, option, is_asked_for, support) in [
             (
                 "model.attention_dropout",
                 "attention_dropout",
@@ -165,10 +151,17 @@ impl Heads<'_> {
                 options.dropout,
             ),
             ("model.positions", "alibi", is_alibi, options.alibi),
+            (
+                "model.temperature",
+                "temperature",
+                has_temperature,
+                options.temperature,
+            ),
+            ("model.softcap", "softcap", has_softcap, options.softcap),
         ] {
             if let (true, Err(reason)) = (is_asked_for, support) {
                 let why = format!("{option} is not supported by {key} = {word}: {reason}");
-                fit.misfit(&[keys], why);
+                fit.misfit(&[option_key], why);
             }
         }
     }

@@ -3,7 +3,6 @@
 pub(crate) mod data;
 mod decoding;
 mod learning;
-mod model;
 mod run;
 mod tokenizer;
 pub(crate) mod training;
@@ -17,14 +16,14 @@ pub use self::learning::{
     Adam, AdamW, ClipAt, Clipping, ConstantSchedule, CosineSchedule, InverseSquareRootSchedule,
     NoamSchedule, Optimizer, PlateauSchedule, Schedule, Sgd,
 };
-pub use self::model::{
-    Activation, Alignment, Cell, ClassifierModel, Feeding, GptModel, HanModel, LearnedPositions,
-    Model, Norm, Pooling, Positions, RotaryPositions, Seq2SeqModel, TransformerModel, Tying,
-    Window,
-};
 pub use self::run::{Backend, Run};
 pub use self::tokenizer::{BpeTokens, CharTokens, Tokenizer, Vocabulary, WordRule, WordTokens};
 pub use self::training::{BatchBy, FixedScale, LossScale, Metric, Training, Validation};
+pub use zoo_spec::{
+    Activation, Alignment, Cell, ClassifierSpec, Feeding, GptSpec, HanSpec, LayerSpec,
+    LearnedPositions, Model, Norm, Pooling, PositionEncoding, RotaryPositions, Seq2SeqSpec,
+    TransformerSpec, Tying, Window,
+};
 
 use crate::keys::{Body, Section, UsualKind};
 

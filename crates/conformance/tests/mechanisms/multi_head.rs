@@ -9,7 +9,7 @@ use burn::tensor::{Device, Distribution, Gradients, Tensor};
 use libtest_mimic::{Failed, Trial};
 use zoo_attention::{
     AttentionOptions, Lsh, Mechanism, MechanismConfig, MultiHeadAttention,
-    MultiHeadAttentionConfig, Pattern, Positions, lsh, rotate,
+    MultiHeadAttentionConfig, Pattern, Positions, lsh, rotate, standard,
 };
 use zoo_backend::Opened;
 use zoo_conformance::differs_from_full;
@@ -234,6 +234,28 @@ const TESTS: &[(&str, Test)] = &[
             same(of(&hot), of(&cool))?;
         }
         Ok(())
+    }),
+    ("a-softcap-caps-scores", |device| {
+        let x = Tensor::<3>::random([2, 5, 12], Distribution::Normal(0.0, 4.0), device);
+        let attention = MultiHeadAttentionConfig::new(12, 3).with_softcap(Some(0.5));
+        let attention = attention.init(device);
+        let heads = |projected: Tensor<3>| projected.reshape([2, 5, 3, 4]).swap_dims(1, 2);
+        let query = heads(attention.query.forward(x.clone()));
+        let key = heads(attention.key.as_ref().ok_or("no keys")?.forward(x.clone()));
+        let value = heads(attention.value.forward(x.clone()));
+        let by_hand = |options: &AttentionOptions| {
+            let context = standard(query.clone(), key.clone(), value.clone(), options).context;
+            let context = context.swap_dims(1, 2).reshape([2, 5, 12]);
+            attention.output.forward(context)
+        };
+        let got = attention.forward(x.clone(), x.clone(), x, Pattern::Full);
+        let capped = AttentionOptions::new().with_softcap(0.5);
+        same(got.clone(), by_hand(&capped))?;
+        // The cap changes something.
+        match same(got, by_hand(&AttentionOptions::new())) {
+            Ok(()) => Err("the scores are below the cap".into()),
+            Err(_) => Ok(()),
+        }
     }),
     ("hard-samples-in-training-alone", |device| {
         let autodiff = &device.clone().autodiff();

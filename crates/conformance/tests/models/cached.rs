@@ -4,8 +4,8 @@ use burn::tensor::{Device, Int, Tensor};
 use libtest_mimic::{Failed, Trial};
 use zoo_attention::Mechanism;
 use zoo_models::{
-    AlignmentConfig, Feeding, GenerateConfig, Generated, Generative, GptConfig, Limits,
-    PositionsConfig, Seq2SeqConfig, Strategy, Tokens, TransformerConfig, generate,
+    Alignment, Feeding, GenerateConfig, Generated, Generative, GptConfig, Limits, PositionEncoding,
+    Seq2SeqConfig, Strategy, Tokens, TransformerConfig, generate,
 };
 use zoo_oracle::small_for_tests;
 
@@ -30,9 +30,9 @@ pub(crate) fn trials(device: &Device) -> Vec<Trial> {
         ));
     }
     for (attention, feeding) in [
-        (AlignmentConfig::Additive, Feeding::Context),
-        (AlignmentConfig::LocalM { window: 2 }, Feeding::Input),
-        (AlignmentConfig::General, Feeding::None),
+        (Alignment::Additive, Feeding::Context),
+        (Alignment::local_m(2), Feeding::Input),
+        (Alignment::General, Feeding::None),
     ] {
         let device = device.clone();
         trials.push(Trial::test(
@@ -43,13 +43,13 @@ pub(crate) fn trials(device: &Device) -> Vec<Trial> {
     trials
 }
 
-const ROTARY: PositionsConfig = PositionsConfig::Rotary { theta: 1e4 };
+const ROTARY: PositionEncoding = PositionEncoding::rotary(1e4);
 
-const MECHANISMS: [(Mechanism, PositionsConfig); 5] = [
-    (Mechanism::Flash, PositionsConfig::Learned { longest: 6 }),
+const MECHANISMS: [(Mechanism, PositionEncoding); 5] = [
+    (Mechanism::Flash, PositionEncoding::learned(6)),
     (Mechanism::GroupedQuery, ROTARY),
-    (Mechanism::SlidingWindow, PositionsConfig::Sinusoidal),
-    (Mechanism::Linear, PositionsConfig::Sinusoidal),
+    (Mechanism::SlidingWindow, PositionEncoding::Sinusoidal),
+    (Mechanism::Linear, PositionEncoding::Sinusoidal),
     (Mechanism::Retention, ROTARY),
 ];
 
@@ -165,13 +165,13 @@ fn same_texts<Model: Generative, Forward: Fn(&[usize], &Tokens) -> Tensor<3>>(
     Ok(())
 }
 
-fn gpt(mechanism: Mechanism, positions: PositionsConfig, device: &Device) -> Result<(), Failed> {
+fn gpt(mechanism: Mechanism, positions: PositionEncoding, device: &Device) -> Result<(), Failed> {
     let mechanism = small_for_tests(mechanism);
     // One prompt and three tokens at least.
     differs_in_a_decoder(&mechanism, 4, device)?;
     let config = GptConfig::new(11, 16, 4, 2)
         .with_d_feed_forward(Some(24))
-        .with_mechanism(mechanism)
+        .with_attention(mechanism)
         .with_positions(positions);
     let model = drawn(config.init(device), 17);
     let state = || Ok(model.start(PROMPTS.len())?);
@@ -182,18 +182,17 @@ fn gpt(mechanism: Mechanism, positions: PositionsConfig, device: &Device) -> Res
 
 fn transformer(
     mechanism: Mechanism,
-    positions: PositionsConfig,
+    positions: PositionEncoding,
     device: &Device,
 ) -> Result<(), Failed> {
     let mechanism = small_for_tests(mechanism);
     differs_in_a_decoder(&mechanism, 4, device)?;
-    let config = TransformerConfig::new(7, 11)
+    let config = TransformerConfig::base(7, 11)
         .with_d_model(16)
         .with_heads(4)
-        .with_encoder_layers(1)
-        .with_decoder_layers(1)
+        .with_layers(1)
         .with_d_feed_forward(Some(24))
-        .with_decoder_mechanism(mechanism)
+        .with_decoder_attention(mechanism)
         .with_positions(positions);
     let model = drawn(config.init(device), 17);
     let sources = |rows: &[usize]| {
@@ -206,7 +205,7 @@ fn transformer(
     })
 }
 
-fn seq2seq(attention: AlignmentConfig, feeding: Feeding, device: &Device) -> Result<(), Failed> {
+fn seq2seq(attention: Alignment, feeding: Feeding, device: &Device) -> Result<(), Failed> {
     let config = Seq2SeqConfig::new(7, 11)
         .with_d_embedding(8)
         .with_d_hidden(16)

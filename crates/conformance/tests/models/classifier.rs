@@ -6,7 +6,7 @@ use libtest_mimic::{Failed, Trial};
 use zoo_attention::mechanisms::Strided;
 use zoo_attention::{Mechanism, MechanismConfig};
 use zoo_models::{
-    ClassifierConfig, ModelError, Norm, Pooling, PositionsConfig, Tokens, token_loss,
+    ClassifierConfig, ModelError, Norm, Pooling, PositionEncoding, Tokens, token_loss,
 };
 use zoo_oracle::small_for_tests;
 
@@ -74,7 +74,7 @@ fn config(mechanism: MechanismConfig, pooling: Pooling) -> ClassifierConfig {
     ClassifierConfig::new(9, 3, 16, 4, 1)
         .with_d_feed_forward(Some(24))
         .with_dropout(0.0)
-        .with_mechanism(mechanism)
+        .with_attention(mechanism)
         .with_pooling(pooling)
 }
 
@@ -88,7 +88,7 @@ fn learns_by_heart(
         .with_d_feed_forward(Some(64))
         .with_bias(false)
         .with_dropout(0.0)
-        .with_mechanism(mechanism)
+        .with_attention(mechanism)
         .with_pooling(pooling)
         .init(device);
     // The first two differ in their order alone.
@@ -207,7 +207,7 @@ const TESTS: &[(&str, Test)] = &[
     ("a-sequence-that-is-too-long-is-refused", |device| {
         let model = config(MechanismConfig::from(Mechanism::Flash), Pooling::Cls)
             .with_norm(Norm::Post)
-            .with_positions(PositionsConfig::Learned { longest: 4 })
+            .with_positions(PositionEncoding::learned(4))
             .init(device);
         // The vector put first takes none of the places.
         let fits = Tokens::new(&[[1, 2, 3, 4]], model.limits(), device)?;

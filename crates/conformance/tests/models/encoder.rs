@@ -7,7 +7,7 @@ use burn::tensor::{Bool, Device, Distribution, Tensor};
 use libtest_mimic::{Failed, Trial};
 use zoo_attention::{Mechanism, Pattern};
 use zoo_models::weights::{Weights, import};
-use zoo_models::{Norm, PositionsConfig, TransformerEncoder, TransformerEncoderConfig};
+use zoo_models::{Norm, PositionEncoding, TransformerEncoder, TransformerEncoderConfig};
 
 use crate::drawn::drawn;
 use crate::support::{equal, same};
@@ -102,7 +102,7 @@ const TESTS: &[(&str, Test)] = &[
         let config = TransformerEncoderConfig::new(8, 12, 2, 2)
             .with_dropout(0.0)
             .with_final_norm(true)
-            .with_positions(PositionsConfig::Rotary { theta: 10_000.0 });
+            .with_positions(PositionEncoding::rotary(10_000.0));
         let encoder = |mechanism: Mechanism| {
             let made = config.clone().with_mechanism(mechanism.into()).init(device);
             drawn(made, 5)

@@ -6,7 +6,7 @@ use libtest_mimic::{Failed, Trial};
 use zoo_conformance::golden_data;
 use zoo_models::weights::{Weights, WeightsError, import};
 use zoo_models::{
-    Activation, Documents, GptConfig, HanConfig, Norm, PositionsConfig, Tokens, TransformerConfig,
+    Activation, Documents, GptConfig, HanConfig, Norm, PositionEncoding, Tokens, TransformerConfig,
     Tying,
 };
 use zoo_oracle::Golden;
@@ -99,11 +99,10 @@ fn same<const D: usize>(golden: &Golden, name: &str, got: Tensor<D>) -> Result<(
 }
 
 fn small_transformer(source_vocabulary: usize) -> TransformerConfig {
-    TransformerConfig::new(source_vocabulary, 11)
+    TransformerConfig::base(source_vocabulary, 11)
         .with_d_model(16)
         .with_heads(2)
-        .with_encoder_layers(2)
-        .with_decoder_layers(2)
+        .with_layers(2)
         .with_d_feed_forward(Some(24))
         .with_tying(Tying::None)
 }
@@ -166,6 +165,7 @@ fn han(golden: &Golden, device: &Device) -> Result<(), Failed> {
         .with_d_word(5)
         .with_d_sentence(5)
         .with_d_attention(7)
+        .with_dropout(0.0)
         .init(device);
     let model = import::nn_gru_han(weights(golden))?.apply(model)?;
     let document = rows(golden, "document", Some(&whole(golden, "lengths")));
@@ -184,7 +184,7 @@ fn han(golden: &Golden, device: &Device) -> Result<(), Failed> {
 }
 
 fn small_gpt2() -> GptConfig {
-    GptConfig::new(17, 16, 2, 2).with_positions(PositionsConfig::Learned { longest: 12 })
+    GptConfig::new(17, 16, 2, 2).with_positions(PositionEncoding::learned(12))
 }
 
 fn gpt2_gives(golden: &Golden, weights: Weights, device: &Device) -> Result<(), Failed> {
@@ -292,7 +292,7 @@ fn gpt2_wrong(golden: &Golden, device: &Device) -> Result<(), Failed> {
     }
 
     let larger = GptConfig::new(18, 16, 2, 2)
-        .with_positions(PositionsConfig::Learned { longest: 12 })
+        .with_positions(PositionEncoding::learned(12))
         .init(device);
     let error = import::gpt2(weights(golden))?.apply(larger);
     assert_eq!(

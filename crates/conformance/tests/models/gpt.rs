@@ -6,7 +6,7 @@ use libtest_mimic::{Failed, Trial};
 use zoo_attention::mechanisms::Performer;
 use zoo_attention::{Mechanism, MechanismConfig};
 use zoo_models::{
-    Activation, Generative, Gpt, GptConfig, ModelError, PositionsConfig, Tokens, token_loss,
+    Activation, Generative, Gpt, GptConfig, ModelError, PositionEncoding, Tokens, token_loss,
 };
 use zoo_oracle::small_for_tests;
 
@@ -48,21 +48,21 @@ pub(crate) fn trials(device: &Device) -> Vec<Trial> {
     trials
 }
 
-const ROTARY: PositionsConfig = PositionsConfig::Rotary { theta: 1e4 };
-const LEARNED: PositionsConfig = PositionsConfig::Learned { longest: 12 };
+const ROTARY: PositionEncoding = PositionEncoding::rotary(1e4);
+const LEARNED: PositionEncoding = PositionEncoding::learned(12);
 
-const LEARNING: [(Mechanism, PositionsConfig); 3] = [
+const LEARNING: [(Mechanism, PositionEncoding); 3] = [
     (Mechanism::Flash, LEARNED),
     (Mechanism::Linear, ROTARY),
-    (Mechanism::SlidingWindow, PositionsConfig::Alibi),
+    (Mechanism::SlidingWindow, PositionEncoding::Alibi),
 ];
 
-const STEPPING: [(Mechanism, PositionsConfig); 5] = [
+const STEPPING: [(Mechanism, PositionEncoding); 5] = [
     (Mechanism::Flash, LEARNED),
-    (Mechanism::Linear, PositionsConfig::Sinusoidal),
+    (Mechanism::Linear, PositionEncoding::Sinusoidal),
     (Mechanism::Retention, ROTARY),
-    (Mechanism::SlidingWindow, PositionsConfig::None),
-    (Mechanism::Longformer, PositionsConfig::Alibi),
+    (Mechanism::SlidingWindow, PositionEncoding::None),
+    (Mechanism::Longformer, PositionEncoding::Alibi),
 ];
 
 /// One of each kind. A Transformer's decoder does the same, and is tried with all.
@@ -73,11 +73,11 @@ const PADDED: [Mechanism; 4] = [
     Mechanism::Performer,
 ];
 
-fn config(mechanism: MechanismConfig, positions: PositionsConfig) -> GptConfig {
+fn config(mechanism: MechanismConfig, positions: PositionEncoding) -> GptConfig {
     GptConfig::new(11, 16, 4, 2)
         .with_d_feed_forward(Some(24))
         .with_dropout(0.0)
-        .with_mechanism(mechanism)
+        .with_attention(mechanism)
         .with_positions(positions)
 }
 
@@ -93,7 +93,7 @@ fn rows() -> [Vec<u32>; 3] {
 
 fn learns_by_heart(
     mechanism: MechanismConfig,
-    positions: PositionsConfig,
+    positions: PositionEncoding,
     device: &Device,
 ) -> Result<(), Failed> {
     differs_in_a_decoder(&mechanism, 4, device)?;
@@ -102,7 +102,7 @@ fn learns_by_heart(
         .with_d_feed_forward(Some(64))
         .with_bias(false)
         .with_dropout(0.0)
-        .with_mechanism(mechanism)
+        .with_attention(mechanism)
         .with_positions(positions)
         .init(device);
     let given = rows().map(|row| row[..row.len() - 1].to_vec());
@@ -123,7 +123,7 @@ fn ids(rows: &[Vec<u32>], device: &Device) -> Tensor<2, Int> {
 /// Token by token, and several at a time, gives what all at once give.
 fn steps(
     mechanism: MechanismConfig,
-    positions: PositionsConfig,
+    positions: PositionEncoding,
     device: &Device,
 ) -> Result<(), Failed> {
     differs_in_a_decoder(&mechanism, 7, device)?;
@@ -186,10 +186,25 @@ fn padding_changes_nothing(mechanism: MechanismConfig, device: &Device) -> Resul
 }
 
 const TESTS: &[(&str, Test)] = &[
+    ("keys-of-attention-reach-it", |device| {
+        let config = config(Mechanism::Flash.into(), PositionEncoding::None);
+        let given = Tokens::new(&rows(), config.init(device).limits(), device)?;
+        let plain = model(&config, device).forward(&given);
+        for changed in [
+            config.clone().with_temperature(3.0),
+            config.clone().with_softcap(Some(0.1)),
+            config.clone().with_qk_norm(true),
+        ] {
+            if same(model(&changed, device).forward(&given), plain.clone()).is_ok() {
+                return Err(format!("nothing changed: {:?}", changed.spec).into());
+            }
+        }
+        Ok(())
+    }),
     ("parameters-are-counted", |device| {
         let config = GptConfig::new(11, 8, 2, 2)
             .with_d_feed_forward(Some(16))
-            .with_positions(PositionsConfig::Learned { longest: 6 });
+            .with_positions(PositionEncoding::learned(6));
         let count = |config: GptConfig| config.init(device).parameters();
         // Four projections of 8 x 8 and a bias; 8 x 16 and back; two norms.
         let layer = 4 * (64 + 8) + (128 + 16) + (128 + 8) + 2 * 16;
@@ -203,10 +218,16 @@ const TESTS: &[(&str, Test)] = &[
         let gates = 2 * (128 + 16);
         let swiglu = config.clone().with_activation(Activation::Swiglu);
         equal(count(swiglu), all + gates)?;
+        // Two heads of 3 instead of 4, and a norm of queries and of keys of each head.
+        let narrow = 2 * (3 * (8 * 2 + 2) + 2 * 8);
+        let d_head = config.clone().with_d_head(Some(3));
+        equal(count(d_head), all - narrow)?;
+        let qk_norm = config.clone().with_qk_norm(true);
+        equal(count(qk_norm), all + 2 * 2 * 4)?;
         let biases = 2 * (4 * 8 + 16 + 8 + 2 * 8) + 8;
         equal(count(config.clone().with_bias(false)), all - biases)?;
         // Random features are drawn, not learned.
-        let redrawn = config.with_mechanism(MechanismConfig::Performer(Performer {
+        let redrawn = config.with_attention(MechanismConfig::Performer(Performer {
             features: 4,
             seed: 0,
             redraw: Some(5),

@@ -7,7 +7,7 @@ use libtest_mimic::{Failed, Trial};
 use zoo_backend::{Dtype, Opened};
 use zoo_kernels::recurrent::{Cell, Direction, RecurrentConfig};
 use zoo_kernels::{add_dropout, dropout, layer_norm, relu_dropout};
-use zoo_models::{GptConfig, PositionsConfig, Tokens, token_loss};
+use zoo_models::{GptConfig, PositionEncoding, Tokens, token_loss};
 use zoo_oracle::normals;
 
 use crate::drawn::drawn;
@@ -121,7 +121,7 @@ fn fused(dtype: DType, unit: f64, device: &Device) -> Result<(), Failed> {
 
 fn gpt(dtype: DType, unit: f64, device: &Device) -> Result<(), Failed> {
     let model = GptConfig::new(11, 16, 4, 2)
-        .with_positions(PositionsConfig::Learned { longest: 8 })
+        .with_positions(PositionEncoding::learned(8))
         .init(device);
     let model = drawn(model, 7);
     let tokens = Tokens::new(&[vec![1, 5, 3, 9, 0], vec![2, 7]], model.limits(), device)?;

@@ -6,7 +6,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{Device, Int, Tensor};
 use libtest_mimic::{Failed, Trial};
-use zoo_kernels::recurrent::Cell;
+use zoo_models::Cell;
 use zoo_models::han::Judged;
 use zoo_models::{Documents, Han, HanConfig, Limits, ModelError};
 use zoo_oracle::Precision;
@@ -36,6 +36,7 @@ fn config() -> HanConfig {
         .with_d_word(4)
         .with_d_sentence(3)
         .with_d_attention(5)
+        .with_dropout(0.0)
 }
 
 type Document = Vec<Vec<u32>>;

@@ -7,7 +7,7 @@ use libtest_mimic::{Failed, Trial};
 use zoo_attention::{Mechanism, MechanismConfig, MultiHeadAttention};
 use zoo_models::blocks::FeedForward;
 use zoo_models::{
-    ClassifierConfig, GptConfig, ModelError, Pooling, PositionsConfig, Tokens, TransformerConfig,
+    ClassifierConfig, GptConfig, ModelError, Pooling, PositionEncoding, Tokens, TransformerConfig,
     Tying,
 };
 use zoo_oracle::{Precision, small_for_tests};
@@ -88,8 +88,8 @@ fn a_gpt_looks_there(mechanism: MechanismConfig, device: &Device) -> Result<(), 
         .with_d_feed_forward(Some(24))
         .with_dropout(0.0)
         .with_tied(false)
-        .with_positions(PositionsConfig::Rotary { theta: 1e4 })
-        .with_mechanism(mechanism);
+        .with_positions(PositionEncoding::rotary(1e4))
+        .with_attention(mechanism);
     let model = drawn(config.try_init(device)?, 11);
     let tokens = Tokens::new(&rows(), model.limits(), device)?;
     let looked = model.look(&tokens);
@@ -111,18 +111,17 @@ fn a_gpt_looks_there(mechanism: MechanismConfig, device: &Device) -> Result<(), 
 fn a_transformer_looks_there(mechanism: MechanismConfig, device: &Device) -> Result<(), Failed> {
     let [mut encoder, mut cross] = [(); 2].map(|()| mechanism);
     let config = |encoder: &MechanismConfig, cross: &MechanismConfig| {
-        TransformerConfig::new(11, 11)
+        TransformerConfig::base(11, 11)
             .with_d_model(16)
             .with_heads(4)
-            .with_encoder_layers(2)
-            .with_decoder_layers(2)
+            .with_layers(2)
             .with_d_feed_forward(Some(24))
             .with_dropout(0.0)
             .with_scale_embeddings(false)
             .with_tying(Tying::None)
-            .with_encoder_mechanism(*encoder)
-            .with_decoder_mechanism(mechanism)
-            .with_cross_mechanism(*cross)
+            .with_encoder_attention(*encoder)
+            .with_decoder_attention(mechanism)
+            .with_cross_attention(*cross)
     };
     // Not across, or not ahead either.
     if let Err(ModelError::Mechanism { field, .. }) = config(&encoder, &cross).check() {

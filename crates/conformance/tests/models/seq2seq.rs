@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor};
 use libtest_mimic::{Failed, Trial};
 use zoo_models::{
-    AlignmentConfig, Feeding, Generative, Seq2Seq, Seq2SeqConfig, Tokens, Tying, token_loss,
+    Alignment, Feeding, Generative, Seq2Seq, Seq2SeqConfig, Tokens, Tying, token_loss,
 };
 
 use crate::drawn::drawn;
@@ -45,20 +45,20 @@ pub(crate) fn trials(device: &Device) -> Vec<Trial> {
     trials
 }
 
-const LOCAL_M: AlignmentConfig = AlignmentConfig::LocalM { window: 1 };
-const LOCAL_P: AlignmentConfig = AlignmentConfig::LocalP { window: 2 };
+const LOCAL_M: Alignment = Alignment::local_m(1);
+const LOCAL_P: Alignment = Alignment::local_p(2);
 
 /// Every score, and every way of feeding.
-const PAIRS: [(AlignmentConfig, Feeding); 6] = [
-    (AlignmentConfig::Additive, Feeding::Context),
-    (AlignmentConfig::Dot, Feeding::None),
-    (AlignmentConfig::General, Feeding::Input),
+const PAIRS: [(Alignment, Feeding); 6] = [
+    (Alignment::Additive, Feeding::Context),
+    (Alignment::Dot, Feeding::None),
+    (Alignment::General, Feeding::Input),
     (LOCAL_M, Feeding::Input),
     (LOCAL_M, Feeding::None),
     (LOCAL_P, Feeding::Input),
 ];
 
-fn config(attention: AlignmentConfig, feeding: Feeding) -> Seq2SeqConfig {
+fn config(attention: Alignment, feeding: Feeding) -> Seq2SeqConfig {
     Seq2SeqConfig::new(7, 9)
         .with_d_embedding(6)
         .with_d_hidden(12)
@@ -178,7 +178,7 @@ fn padding_changes_nothing(model: &Seq2Seq) -> Result<(), Failed> {
 }
 
 /// How much of the source each place of the target looks at: `[row][place]`.
-fn looked_at(attention: AlignmentConfig, device: &Device) -> Result<Vec<Vec<f32>>, Failed> {
+fn looked_at(attention: Alignment, device: &Device) -> Result<Vec<Vec<f32>>, Failed> {
     let model = model(&config(attention, Feeding::Input), device);
     let (source, target) = taken(&model)?;
     let alignment = model.forward(&source, &target, 1.0, 0).alignment;
@@ -190,11 +190,7 @@ fn looked_at(attention: AlignmentConfig, device: &Device) -> Result<Vec<Vec<f32>
 const TESTS: &[(&str, Test)] = &[
     ("alignments-are-shares", |device| {
         let is_one = |sum: &f32| (sum - 1.0).abs() < 1e-5;
-        for attention in [
-            AlignmentConfig::Additive,
-            AlignmentConfig::Dot,
-            AlignmentConfig::General,
-        ] {
+        for attention in [Alignment::Additive, Alignment::Dot, Alignment::General] {
             let sums = looked_at(attention, device)?.concat();
             equal(sums.iter().all(is_one), true)?;
         }
@@ -209,7 +205,7 @@ const TESTS: &[(&str, Test)] = &[
     }),
     ("at-once-is-what-steps-are-forward-and-backward", |device| {
         let device = &device.clone().autodiff();
-        let model = model(&config(AlignmentConfig::General, Feeding::None), device);
+        let model = model(&config(Alignment::General, Feeding::None), device);
         let (source, target) = taken(&model)?;
         let pass = |teacher_forcing: f64| {
             let said = model.forward(&source, &target, teacher_forcing, 0);
@@ -233,7 +229,7 @@ const TESTS: &[(&str, Test)] = &[
         Ok(())
     }),
     ("without-a-teacher-it-goes-by-its-own-word", |device| {
-        let model = model(&config(AlignmentConfig::Additive, Feeding::Input), device);
+        let model = model(&config(Alignment::Additive, Feeding::Input), device);
         let (source, target) = taken(&model)?;
         let alone = model.forward(&source, &target, 0.0, 3).logits; // [3, 6, 9]
         let mut state = model.start(&source);
@@ -269,14 +265,9 @@ const TESTS: &[(&str, Test)] = &[
         let decoder = |input: usize| input * 36 + 12 * 36 + 2 * 36;
         let rest = 7 * 6 + 9 * 6 + (12 * 12 + 12) + 24 * 12 + (12 * 9 + 9);
         for (attention, feeding, own, input) in [
-            (
-                AlignmentConfig::Additive,
-                Feeding::Input,
-                2 * 144 + 12 + 12,
-                18,
-            ),
-            (AlignmentConfig::Dot, Feeding::None, 0, 6),
-            (AlignmentConfig::General, Feeding::Context, 144, 18),
+            (Alignment::Additive, Feeding::Input, 2 * 144 + 12 + 12, 18),
+            (Alignment::Dot, Feeding::None, 0, 6),
+            (Alignment::General, Feeding::Context, 144, 18),
             (LOCAL_P, Feeding::Input, 144 + 144 + 12, 18),
         ] {
             let model = model(&config(attention, feeding), device);
@@ -289,7 +280,7 @@ const TESTS: &[(&str, Test)] = &[
         let tied = Seq2SeqConfig::new(7, 7)
             .with_d_embedding(12)
             .with_d_hidden(12)
-            .with_attention(AlignmentConfig::Dot)
+            .with_attention(Alignment::Dot)
             .with_feeding(Feeding::None)
             .with_tying(Tying::All);
         let model = model(&tied, device);
@@ -333,5 +324,5 @@ const TESTS: &[(&str, Test)] = &[
 ];
 
 fn model_of_general(device: &Device) -> Seq2Seq {
-    model(&config(AlignmentConfig::General, Feeding::Input), device)
+    model(&config(Alignment::General, Feeding::Input), device)
 }

@@ -6,7 +6,7 @@ use libtest_mimic::{Failed, Trial};
 use zoo_attention::mechanisms::{Fixed, LocalP, Strided};
 use zoo_attention::{Mechanism, MechanismConfig};
 use zoo_models::{
-    Activation, Generative, ModelError, Norm, PositionsConfig, Tokens, Transformer,
+    Activation, Generative, ModelError, Norm, PositionEncoding, Tokens, Transformer,
     TransformerConfig, Tying, token_loss,
 };
 use zoo_oracle::small_for_tests;
@@ -76,8 +76,8 @@ fn words([encoder, decoder, cross]: Attentions) -> String {
     format!("{encoder}-{decoder}-{cross}")
 }
 
-const ROTARY: PositionsConfig = PositionsConfig::Rotary { theta: 1e4 };
-const LEARNED: PositionsConfig = PositionsConfig::Learned { longest: 12 };
+const ROTARY: PositionEncoding = PositionEncoding::rotary(1e4);
+const LEARNED: PositionEncoding = PositionEncoding::learned(12);
 
 const LEARNING: [Attentions; 3] = [
     [Mechanism::Flash, Mechanism::Flash, Mechanism::Flash],
@@ -89,9 +89,9 @@ const LEARNING: [Attentions; 3] = [
     [Mechanism::Linear, Mechanism::Linear, Mechanism::LocalP],
 ];
 
-const STEPPING: [(Attentions, Norm, PositionsConfig); 8] = {
+const STEPPING: [(Attentions, Norm, PositionEncoding); 8] = {
     use Mechanism as M;
-    use PositionsConfig as P;
+    use PositionEncoding as P;
     [
         ([M::Flash, M::Flash, M::Flash], Norm::Post, P::Sinusoidal),
         ([M::Flash, M::Flash, M::Flash], Norm::Pre, P::Alibi),
@@ -109,16 +109,16 @@ const STEPPING: [(Attentions, Norm, PositionsConfig); 8] = {
 };
 
 fn config([encoder, decoder, cross]: [MechanismConfig; 3]) -> TransformerConfig {
-    TransformerConfig::new(9, 11)
+    TransformerConfig::base(9, 11)
         .with_d_model(16)
         .with_heads(4)
-        .with_encoder_layers(1)
-        .with_decoder_layers(2)
+        .with_encoder_layers(Some(1))
+        .with_decoder_layers(Some(2))
         .with_d_feed_forward(Some(24))
         .with_dropout(0.0)
-        .with_encoder_mechanism(encoder)
-        .with_decoder_mechanism(decoder)
-        .with_cross_mechanism(cross)
+        .with_encoder_attention(encoder)
+        .with_decoder_attention(decoder)
+        .with_cross_attention(cross)
 }
 
 /// The same with one vocabulary for both sides.
@@ -144,7 +144,7 @@ fn learns_by_heart(attentions: Attentions, index: usize, device: &Device) -> Res
         .with_d_model(32)
         .with_d_feed_forward(Some(64))
         .with_heads(2)
-        .with_decoder_layers(1)
+        .with_decoder_layers(Some(1))
         .with_bias(false)
         .with_activation(activation)
         .with_norm(Norm::Pre)
@@ -181,7 +181,7 @@ fn targets() -> [Vec<u32>; 3] {
 fn steps(
     attentions: Attentions,
     norm: Norm,
-    positions: PositionsConfig,
+    positions: PositionEncoding,
     device: &Device,
 ) -> Result<(), Failed> {
     let mechanisms = attentions.map(small_for_tests);
@@ -246,12 +246,12 @@ fn padding_changes_nothing(mechanism: MechanismConfig, device: &Device) -> Resul
     // Not across, or not ahead either.
     if let Err(ModelError::Mechanism { field, .. }) = config.check() {
         if field == "encoder_mechanism" {
-            config = config.with_encoder_mechanism(MechanismConfig::from(Mechanism::Flash));
+            config = config.with_encoder_attention(MechanismConfig::from(Mechanism::Flash));
         }
-        config = config.with_cross_mechanism(MechanismConfig::from(Mechanism::Flash));
+        config = config.with_cross_attention(MechanismConfig::from(Mechanism::Flash));
     }
-    differs_in_an_encoder(&config.encoder_mechanism, 9, device)?;
-    differs_in_a_decoder(&config.decoder_mechanism, 9, device)?;
+    differs_in_an_encoder(&config.spec.encoder_attention, 9, device)?;
+    differs_in_a_decoder(&config.spec.decoder_attention, 9, device)?;
     let model = drawn(config.try_init(device)?, 3);
     let source = vec![3, 1, 4, 1, 5, 0, 2, 6, 5];
     let target = vec![2, 7, 1, 8, 2, 8, 1, 0, 4];
@@ -275,11 +275,11 @@ fn padding_changes_nothing(mechanism: MechanismConfig, device: &Device) -> Resul
 
 const TESTS: &[(&str, Test)] = &[
     ("parameters-are-counted", |device| {
-        let config = TransformerConfig::new(9, 9)
+        let config = TransformerConfig::base(9, 9)
             .with_d_model(8)
             .with_heads(2)
-            .with_encoder_layers(2)
-            .with_decoder_layers(3)
+            .with_encoder_layers(Some(2))
+            .with_decoder_layers(Some(3))
             .with_d_feed_forward(Some(16));
         let count = |config: TransformerConfig| config.init(device).parameters();
         // Four projections of 8 x 8 and a bias; 8 x 16 and back; a norm.
@@ -295,19 +295,16 @@ const TESTS: &[(&str, Test)] = &[
         equal(with(Tying::All), table + layers)?;
         let without = count(config.clone().with_final_norm(false));
         equal(without, 2 * table + layers - 2 * norm)?;
-        let learned = config
-            .clone()
-            .with_positions(PositionsConfig::Learned { longest: 5 });
+        let learned = config.clone().with_positions(PositionEncoding::learned(5));
         equal(count(learned), 2 * table + layers + 2 * 5 * 8)?;
-        let additive = config.with_cross_mechanism(MechanismConfig::from(Mechanism::Additive));
+        let additive = config.with_cross_attention(MechanismConfig::from(Mechanism::Additive));
         equal(count(additive), 2 * table + layers + 3 * 8)
     }),
     ("work-is-counted", |device| {
-        let model = TransformerConfig::new(9, 11)
+        let model = TransformerConfig::base(9, 11)
             .with_d_model(8)
             .with_heads(2)
-            .with_encoder_layers(1)
-            .with_decoder_layers(1)
+            .with_layers(1)
             .with_d_feed_forward(Some(16))
             .init(device);
         // Sources of 4 tokens and targets of 3: projections, pairs of each head, networks.

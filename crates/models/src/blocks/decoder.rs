@@ -4,10 +4,11 @@ use burn::module::Module;
 use burn::nn::{Dropout, LayerNorm};
 use burn::tensor::Tensor;
 use zoo_attention::{CannotDecode, DecodeCache, Memory, MultiHeadAttention, Pattern};
+use zoo_spec::Norm;
 
 use super::encoder::Around;
 use super::self_attention::{Sight, advance, look_at};
-use super::{FeedForward, Norm, learned};
+use super::{FeedForward, learned};
 
 /// A layer in which a sequence attends to itself and to another.
 #[derive(Module, Debug)]

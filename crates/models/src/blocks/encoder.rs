@@ -5,9 +5,10 @@ use burn::nn::{Dropout, LayerNorm};
 use burn::tensor::Tensor;
 use zoo_attention::{DecodeCache, MultiHeadAttention, Pattern};
 use zoo_kernels::{add_dropout, layer_norm};
+use zoo_spec::Norm;
 
 use super::self_attention::{Sight, advance};
-use super::{FeedForward, Norm, learned};
+use super::{FeedForward, learned};
 
 /// A layer in which a sequence attends to itself: an encoder's, or of a decoder that
 /// continues a text.

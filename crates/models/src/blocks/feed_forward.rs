@@ -9,8 +9,7 @@ use burn::module::Module;
 use burn::nn::{Dropout, Linear};
 use burn::tensor::{Tensor, activation};
 use zoo_kernels::{dropout, relu_dropout};
-
-use super::Activation;
+use zoo_spec::Activation;
 
 /// A network of one layer between two matrices, the same for every place.
 #[derive(Module, Debug)]

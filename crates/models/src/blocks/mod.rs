@@ -12,7 +12,6 @@
 //!
 //! A weight is `[from, to]`, the transpose of PyTorch's.
 
-mod choices;
 mod decoder;
 mod encoder;
 mod feed_forward;
@@ -24,7 +23,6 @@ use burn::nn::{Embedding, Linear};
 use burn::tensor::Tensor;
 use zoo_spec::{MechanismConfig, Support};
 
-pub use self::choices::{Activation, Norm, PositionsConfig};
 pub use self::decoder::DecoderLayer;
 pub(crate) use self::decoder::DecoderLayerState;
 pub use self::encoder::EncoderLayer;
@@ -54,11 +52,6 @@ pub(crate) fn logits(places: Tensor<3>, head: Option<&Linear>, embedding: &Embed
         .reshape([batch * seq, d_model])
         .matmul(vectors.transpose())
         .reshape([batch, seq, vocabulary])
-}
-
-/// Numbers of a config that may be left out: four times as many as a place has.
-pub(crate) fn d_feed_forward(given: Option<usize>, d_model: usize) -> usize {
-    given.unwrap_or(4 * d_model)
 }
 
 /// Whether a mechanism can be used for bidirectional attention.

@@ -3,26 +3,19 @@
 use burn::module::Module;
 use burn::nn::{DropoutConfig, Initializer, LayerNorm, LayerNormConfig, Linear, LinearConfig};
 use burn::tensor::Device;
-use zoo_attention::{MechanismConfig, MultiHeadAttention, MultiHeadAttentionConfig, Positions};
+use zoo_attention::{
+    MechanismConfig, MultiHeadAttention, MultiHeadAttentionConfig, Positions as HeadPositions,
+};
+use zoo_spec::{Activation, LayerSpec, Norm, PositionEncoding};
 
-use super::{Activation, DecoderLayer, EncoderLayer, FeedForward, Norm, PositionsConfig};
+use super::{DecoderLayer, EncoderLayer, FeedForward};
 use crate::ModelError;
 
 /// What all layers of a model have in common.
 #[derive(Debug, Clone)]
 pub(crate) struct LayerPlan {
-    pub(crate) d_model: usize,
-    pub(crate) heads: usize,
-    pub(crate) kv_heads: Option<usize>,
-    pub(crate) d_feed_forward: usize,
+    pub(crate) spec: LayerSpec,
     pub(crate) norm: Norm,
-    pub(crate) activation: Activation,
-    pub(crate) positions: PositionsConfig,
-    pub(crate) dropout: f64,
-    pub(crate) feed_forward_dropout: f64,
-    pub(crate) attention_dropout: f64,
-    pub(crate) bias: bool,
-    pub(crate) epsilon: f64,
     /// How matrices are drawn.
     pub(crate) initializer: Initializer,
     /// How those are drawn whose result is added to what went in.
@@ -30,32 +23,28 @@ pub(crate) struct LayerPlan {
 }
 
 impl LayerPlan {
-    /// Whether layers can be made; what depends on the mechanism is asked for each.
-    pub(crate) fn check(&self) -> Result<(), ModelError> {
-        ModelError::at_least("d_model", 1, self.d_model)?;
-        ModelError::at_least("heads", 1, self.heads)?;
-        ModelError::at_least("d_feed_forward", 1, self.d_feed_forward)?;
-        if !self.d_model.is_multiple_of(self.heads) {
-            return Err(ModelError::Range {
-                field: "d_model",
-                allowed: format!("a multiple of heads = {}", self.heads),
-                got: self.d_model.to_string(),
-            });
+    /// Layers whose matrices are all drawn alike.
+    pub(crate) fn new(spec: LayerSpec, norm: Norm) -> Self {
+        let initializer = Initializer::XavierUniform { gain: 1.0 };
+        Self {
+            spec,
+            norm,
+            of_results: initializer.clone(),
+            initializer,
         }
-        if let Some(kv_heads) = self.kv_heads {
-            ModelError::at_least("kv_heads", 1, kv_heads)?;
+    }
+
+    /// The positions of self-attention, where heads are concerned with them.
+    fn positions_of_heads(&self) -> HeadPositions {
+        match self.spec.positions {
+            PositionEncoding::Rotary(rotary) => HeadPositions::Rotary {
+                theta: rotary.theta,
+            },
+            PositionEncoding::Alibi => HeadPositions::Alibi,
+            PositionEncoding::None
+            | PositionEncoding::Sinusoidal
+            | PositionEncoding::Learned(_) => HeadPositions::None,
         }
-        ModelError::share("dropout", self.dropout)?;
-        ModelError::share("feed_forward_dropout", self.feed_forward_dropout)?;
-        ModelError::share("attention_dropout", self.attention_dropout)?;
-        if !(self.epsilon > 0.0 && self.epsilon.is_finite()) {
-            return Err(ModelError::Range {
-                field: "epsilon",
-                allowed: "a number above 0".to_owned(),
-                got: self.epsilon.to_string(),
-            });
-        }
-        self.positions.check()
     }
 
     /// Whether self-attention can be made with the mechanism.
@@ -64,7 +53,7 @@ impl LayerPlan {
         field: &'static str,
         mechanism: &MechanismConfig,
     ) -> Result<(), ModelError> {
-        let config = self.attention(mechanism, self.positions.of_heads());
+        let config = self.attention(mechanism, self.positions_of_heads());
         let valid = config.validate();
         valid.map_err(|source| ModelError::Attention { field, source })
     }
@@ -75,36 +64,40 @@ impl LayerPlan {
         field: &'static str,
         mechanism: &MechanismConfig,
     ) -> Result<(), ModelError> {
-        let valid = self.attention(mechanism, Positions::None).validate();
+        let valid = self.attention(mechanism, HeadPositions::None).validate();
         valid.map_err(|source| ModelError::Attention { field, source })
     }
 
     fn attention(
         &self,
         mechanism: &MechanismConfig,
-        positions: Positions,
+        positions: HeadPositions,
     ) -> MultiHeadAttentionConfig {
-        MultiHeadAttentionConfig::new(self.d_model, self.heads)
-            .with_kv_heads(self.kv_heads)
+        MultiHeadAttentionConfig::new(self.spec.d_model, self.spec.heads)
+            .with_kv_heads(self.spec.kv_heads)
+            .with_d_head(self.spec.d_head)
+            .with_qk_norm(self.spec.qk_norm)
+            .with_temperature(self.spec.temperature)
+            .with_softcap(self.spec.softcap)
             .with_mechanism(*mechanism)
             .with_positions(positions)
-            .with_dropout(self.attention_dropout)
-            .with_query_bias(self.bias)
-            .with_key_bias(self.bias)
-            .with_value_bias(self.bias)
-            .with_output_bias(self.bias)
+            .with_dropout(self.spec.attention_dropout)
+            .with_query_bias(self.spec.bias)
+            .with_key_bias(self.spec.bias)
+            .with_value_bias(self.spec.bias)
+            .with_output_bias(self.spec.bias)
             .with_initializer(self.initializer.clone())
     }
 
     fn init_attention(
         &self,
         mechanism: &MechanismConfig,
-        positions: Positions,
+        positions: HeadPositions,
         device: &Device,
     ) -> MultiHeadAttention {
         let mut made = self.attention(mechanism, positions).init(device);
         let sizes = made.output.weight.lazy_shape().dims();
-        made.output = linear(sizes, self.bias, &self.of_results, device);
+        made.output = linear(sizes, self.spec.bias, &self.of_results, device);
         made.query = without_bias_yet(made.query, device);
         made.key = made.key.map(|key| without_bias_yet(key, device));
         made.value = without_bias_yet(made.value, device);
@@ -112,21 +105,21 @@ impl LayerPlan {
     }
 
     fn feed_forward(&self, device: &Device) -> FeedForward {
-        let (outside, inside) = (self.d_model, self.d_feed_forward);
-        let inward = || linear([outside, inside], self.bias, &self.initializer, device);
+        let (outside, inside) = (self.spec.d_model, self.spec.d_feed_forward);
+        let inward = || linear([outside, inside], self.spec.bias, &self.initializer, device);
         FeedForward {
             inner: inward(),
-            gate: (self.activation == Activation::Swiglu).then(inward),
-            outer: linear([inside, outside], self.bias, &self.of_results, device),
-            dropout: DropoutConfig::new(self.feed_forward_dropout).init(),
-            activation: self.activation,
+            gate: (self.spec.activation == Activation::Swiglu).then(inward),
+            outer: linear([inside, outside], self.spec.bias, &self.of_results, device),
+            dropout: DropoutConfig::new(self.spec.feed_forward_dropout).init(),
+            activation: self.spec.activation,
         }
     }
 
     pub(crate) fn layer_norm(&self, device: &Device) -> LayerNorm {
-        LayerNormConfig::new(self.d_model)
-            .with_epsilon(self.epsilon)
-            .with_bias(self.bias)
+        LayerNormConfig::new(self.spec.d_model)
+            .with_epsilon(self.spec.epsilon)
+            .with_bias(self.spec.bias)
             .init(device)
     }
 
@@ -135,15 +128,15 @@ impl LayerPlan {
         mechanism: &MechanismConfig,
         device: &Device,
     ) -> EncoderLayer {
-        let positions = self.positions.of_heads();
+        let positions = self.positions_of_heads();
         EncoderLayer {
             attention: self.init_attention(mechanism, positions, device),
             attention_norm: self.layer_norm(device),
             feed_forward: self.feed_forward(device),
             feed_forward_norm: self.layer_norm(device),
-            dropout: DropoutConfig::new(self.dropout).init(),
+            dropout: DropoutConfig::new(self.spec.dropout).init(),
             norm: self.norm,
-            epsilon: self.epsilon,
+            epsilon: self.spec.epsilon,
         }
     }
 
@@ -153,17 +146,17 @@ impl LayerPlan {
         cross: &MechanismConfig,
         device: &Device,
     ) -> DecoderLayer {
-        let positions = self.positions.of_heads();
+        let positions = self.positions_of_heads();
         DecoderLayer {
             attention: self.init_attention(mechanism, positions, device),
             attention_norm: self.layer_norm(device),
-            cross_attention: self.init_attention(cross, Positions::None, device),
+            cross_attention: self.init_attention(cross, HeadPositions::None, device),
             cross_attention_norm: self.layer_norm(device),
             feed_forward: self.feed_forward(device),
             feed_forward_norm: self.layer_norm(device),
-            dropout: DropoutConfig::new(self.dropout).init(),
+            dropout: DropoutConfig::new(self.spec.dropout).init(),
             norm: self.norm,
-            epsilon: self.epsilon,
+            epsilon: self.spec.epsilon,
         }
     }
 
@@ -171,10 +164,10 @@ impl LayerPlan {
     pub(crate) fn sizes(&self, layers: usize, mechanisms: &str) -> String {
         format!(
             "{layers} x {}, {} heads, {mechanisms}, {} {}, {}-norm",
-            self.d_model,
-            self.heads,
-            self.activation.word(),
-            self.d_feed_forward,
+            self.spec.d_model,
+            self.spec.heads,
+            self.spec.activation.word(),
+            self.spec.d_feed_forward,
             self.norm.word()
         )
     }

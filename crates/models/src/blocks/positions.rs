@@ -15,7 +15,7 @@ use burn::module::{Module, Param};
 use burn::nn::Initializer;
 use burn::tensor::{Device, Tensor, TensorData};
 
-use super::PositionsConfig;
+use zoo_spec::PositionEncoding;
 
 /// What is added to embedded tokens; nothing, where heads learn about places by themselves.
 #[derive(Module, Debug)]
@@ -23,12 +23,12 @@ pub struct AddedPositions {
     /// `[longest, d_model]`, where they are learned.
     pub table: Option<Param<Tensor<2>>>,
     #[module(skip)]
-    kind: PositionsConfig,
+    kind: PositionEncoding,
 }
 
 impl AddedPositions {
     pub(crate) fn new(
-        kind: PositionsConfig,
+        kind: PositionEncoding,
         d_model: usize,
         initializer: &Initializer,
         device: &Device,
@@ -62,7 +62,7 @@ impl AddedPositions {
                 );
                 table.val().slice_dim(0, places) // [seq, d_model]
             }
-            (None, PositionsConfig::Sinusoidal) => {
+            (None, PositionEncoding::Sinusoidal) => {
                 let waves = TensorData::new(sinusoids(places, d_model), [seq, d_model]);
                 Tensor::from_data(waves, (&tokens.device(), tokens.dtype()))
             }

@@ -32,8 +32,9 @@ use burn::module::{DisplaySettings, Module, ModuleDisplay, Param};
 use burn::nn::{Dropout, Embedding, LayerNorm, Linear};
 use burn::tensor::{Tensor, TensorData};
 use zoo_kernels::{dropout, layer_norm};
+use zoo_spec::ClassifierSpec;
 
-pub use self::config::{ClassifierConfig, Pooling};
+pub use self::config::ClassifierConfig;
 pub use self::look::ClassifierLook;
 use crate::blocks::{AddedPositions, EncoderLayer, Sight};
 use crate::{ContextAttention, Limits, Summary, Tokens};
@@ -100,7 +101,7 @@ impl Classifier {
     pub fn limits(&self) -> Limits {
         Limits {
             vocabulary: self.config.vocabulary,
-            longest: self.config.positions.longest(),
+            longest: self.config.spec.positions.longest(),
         }
     }
 
@@ -116,7 +117,7 @@ impl Classifier {
     ///
     /// If there are no tokens.
     pub fn flops(&self, batch: usize, seq: usize) -> f64 {
-        let (d_model, classes) = (self.config.d_model, self.config.classes);
+        let (d_model, classes) = (self.config.spec.d_model, self.config.classes);
         let places = seq + usize::from(self.cls.is_some());
         let layers = self.layers.iter().map(|layer| layer.flops(places, false));
         let pooling = match &self.pooling {
@@ -132,14 +133,16 @@ impl Classifier {
         let ClassifierConfig {
             vocabulary,
             classes,
+            spec,
+        } = &self.config;
+        let ClassifierSpec {
             d_model,
             layers,
-            mechanism,
             positions,
             pooling,
             ..
-        } = &self.config;
-        let mechanism = mechanism.mechanism();
+        } = spec;
+        let mechanism = spec.attention.mechanism();
         let own = self.layers.iter().map(EncoderLayer::parameters);
         let of_pooling = self.pooling.num_params() + self.cls.num_params();
         Summary::new(format!("classifier of {layers} layers, {mechanism}"))
@@ -165,8 +168,8 @@ impl Classifier {
     /// Tokens with their places, and what is put before them; and how many there are.
     fn embedded(&self, tokens: &Tokens) -> (Tensor<3>, Vec<usize>) {
         let places = self.embedding.forward(tokens.ids()); // [batch, seq, d_model]
-        let places = match self.config.scale_embeddings {
-            true => places.mul_scalar((self.config.d_model as f64).sqrt()),
+        let places = match self.config.spec.scale_embeddings {
+            true => places.mul_scalar((self.config.spec.d_model as f64).sqrt()),
             false => places,
         };
         let places = self.positions.forward(places, 0);
@@ -177,7 +180,7 @@ impl Classifier {
     /// After the last layer.
     fn normed(&self, places: Tensor<3>) -> Tensor<3> {
         match &self.norm {
-            Some(norm) => layer_norm(norm, self.config.epsilon, places),
+            Some(norm) => layer_norm(norm, self.config.spec.epsilon, places),
             None => places,
         }
     }
@@ -191,7 +194,7 @@ impl Classifier {
         let [batch, _, d_model] = places.dims();
         let cls = cls.val().reshape([1, 1, d_model]);
         let cls = cls.expand([batch, 1, d_model]);
-        let cls = match self.config.scale_embeddings {
+        let cls = match self.config.spec.scale_embeddings {
             true => cls.mul_scalar((d_model as f64).sqrt()),
             false => cls,
         };

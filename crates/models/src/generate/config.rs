@@ -222,7 +222,7 @@ fn range(
         return Ok(());
     }
     Err(ModelError::Range {
-        field,
+        field: field.to_owned(),
         allowed: allowed.to_owned(),
         got: got.to_string(),
     })

@@ -28,6 +28,7 @@ use burn::module::{DisplaySettings, Module, ModuleDisplay};
 use burn::nn::{Dropout, Embedding, LayerNorm, Linear};
 use burn::tensor::{Int, Tensor};
 use zoo_kernels::{dropout, layer_norm};
+use zoo_spec::GptSpec;
 
 pub use self::config::GptConfig;
 pub use self::generate::GptState;
@@ -94,7 +95,7 @@ impl Gpt {
     pub fn limits(&self) -> Limits {
         Limits {
             vocabulary: self.config.vocabulary,
-            longest: self.config.positions.longest(),
+            longest: self.config.spec.positions.longest(),
         }
     }
 
@@ -111,27 +112,27 @@ impl Gpt {
     /// If there are no tokens.
     pub fn flops(&self, batch: usize, seq: usize) -> f64 {
         let layers: f64 = self.layers.iter().map(|layer| layer.flops(seq, true)).sum();
-        let head = 2.0 * (seq * self.config.d_model * self.config.vocabulary) as f64;
+        let head = 2.0 * (seq * self.config.spec.d_model * self.config.vocabulary) as f64;
         batch as f64 * (layers + head)
     }
 
     /// What it is made of.
     pub fn summary(&self) -> Summary {
-        let GptConfig {
-            vocabulary,
+        let GptConfig { vocabulary, spec } = &self.config;
+        let GptSpec {
             d_model,
             layers,
-            mechanism,
+            attention,
             positions,
             ..
-        } = &self.config;
+        } = spec;
         let own = self.layers.iter().map(EncoderLayer::parameters).sum();
         let head = match &self.head {
             Some(_) => format!("{d_model} x {vocabulary}"),
             None => "the embedding's".to_owned(),
         };
         let plan = self.config.plan();
-        Summary::new(format!("GPT of {layers} layers, {}", mechanism.mechanism()))
+        Summary::new(format!("GPT of {layers} layers, {}", attention.mechanism()))
             .with(
                 "embedding",
                 format!("{vocabulary} x {d_model}"),
@@ -140,7 +141,7 @@ impl Gpt {
             .with("positions", positions.word(), self.positions.num_params())
             .with(
                 "layers",
-                plan.sizes(*layers, mechanism.mechanism().word()),
+                plan.sizes(*layers, attention.mechanism().word()),
                 own,
             )
             .with("norm", format!("{d_model}"), self.norm.num_params())
@@ -157,7 +158,7 @@ impl Gpt {
 
     /// What the places of the last layer say, `[batch, seq, vocabulary]`.
     fn predicted(&self, places: Tensor<3>) -> Tensor<3> {
-        let places = layer_norm(&self.norm, self.config.epsilon, places);
+        let places = layer_norm(&self.norm, self.config.spec.epsilon, places);
         logits(places, self.head.as_ref(), &self.embedding)
     }
 }

@@ -3,46 +3,46 @@
 use burn::config::Config;
 use burn::nn::{DropoutConfig, EmbeddingConfig, Initializer, LinearConfig};
 use burn::tensor::Device;
-use zoo_kernels::recurrent::{Cell, Direction, RecurrentConfig};
+use serde::{Deserialize, Serialize};
+use zoo_kernels::recurrent::{Direction, RecurrentConfig};
+use zoo_spec::keys::check_keys;
+use zoo_spec::{Cell, HanSpec};
 
 use super::Han;
 use crate::{ContextAttentionConfig, ModelError};
 
-/// Configuration of a [`Han`]; `init` makes one. The defaults are the paper's.
+/// Configuration of a [`Han`]; `init` makes one. The default sizes are the paper's.
 ///
 /// ```
 /// # use zoo_models::HanConfig;
 /// // 10,000 words, 5 classes.
 /// let config = HanConfig::new(10_000, 5).with_dropout(0.1);
 /// ```
-#[derive(Config, Debug)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HanConfig {
-    /// Words there are.
+    /// Words of the vocabulary.
     pub vocabulary: usize,
-    /// Classes a document may be of.
+    /// Classes.
     pub classes: usize,
-    /// Numbers of a word. Default: 200.
-    #[config(default = 200)]
-    pub d_embedding: usize,
-    /// Numbers of the word encoder's state, in each direction. Default: 50.
-    #[config(default = 50)]
-    pub d_word: usize,
-    /// Numbers of the sentence encoder's state, in each direction. Default: 50.
-    #[config(default = 50)]
-    pub d_sentence: usize,
-    /// Numbers that words, and sentences, are compared by. Default: 100.
-    #[config(default = 100)]
-    pub d_attention: usize,
-    /// What encoders are made of. Default: GRU.
-    #[config(default = "Cell::Gru")]
-    pub cell: Cell,
-    /// The share of numbers forgotten while training, of words, of sentences and of the
-    /// document. Default: none.
-    #[config(default = 0.0)]
-    pub dropout: f64,
+    /// Sizes and choices, as in a config file.
+    #[serde(flatten)]
+    pub spec: HanSpec,
 }
 
+impl Config for HanConfig {}
+
+zoo_spec::han_keys!(setters HanConfig);
+
 impl HanConfig {
+    /// A hierarchical attention network for so many words and classes.
+    pub fn new(vocabulary: usize, classes: usize) -> Self {
+        Self {
+            vocabulary,
+            classes,
+            spec: HanSpec::default(),
+        }
+    }
+
     /// Makes the model.
     ///
     /// # Panics
@@ -60,26 +60,27 @@ impl HanConfig {
     /// As [`check`](Self::check).
     pub fn try_init(&self, device: &Device) -> Result<Han, ModelError> {
         self.check()?;
+        let spec = &self.spec;
         let encoder = |d_input: usize, d_hidden: usize| {
             RecurrentConfig::new(d_input, d_hidden)
-                .with_cell(self.cell)
+                .with_cell(spec.cell)
                 .with_direction(Direction::Both)
                 .init(device)
         };
-        let attention = |d_model| ContextAttentionConfig::new(d_model, self.d_attention);
+        let attention = |d_model| ContextAttentionConfig::new(d_model, spec.d_attention);
         Ok(Han {
-            embedding: EmbeddingConfig::new(self.vocabulary, self.d_embedding)
+            embedding: EmbeddingConfig::new(self.vocabulary, spec.d_embedding)
                 .with_initializer(Initializer::Normal {
                     mean: 0.0,
                     std: 0.1,
                 })
                 .init(device),
-            word_encoder: encoder(self.d_embedding, self.d_word),
-            word_attention: attention(2 * self.d_word).init(device),
-            sentence_encoder: encoder(2 * self.d_word, self.d_sentence),
-            sentence_attention: attention(2 * self.d_sentence).init(device),
-            classifier: LinearConfig::new(2 * self.d_sentence, self.classes).init(device),
-            dropout: DropoutConfig::new(self.dropout).init(),
+            word_encoder: encoder(spec.d_embedding, spec.d_word),
+            word_attention: attention(2 * spec.d_word).init(device),
+            sentence_encoder: encoder(2 * spec.d_word, spec.d_sentence),
+            sentence_attention: attention(2 * spec.d_sentence).init(device),
+            classifier: LinearConfig::new(2 * spec.d_sentence, self.classes).init(device),
+            dropout: DropoutConfig::new(spec.dropout).init(),
             config: self.clone(),
         })
     }
@@ -90,18 +91,9 @@ impl HanConfig {
     ///
     /// [`ModelError::Range`] naming the field, what it may be and what it is.
     pub fn check(&self) -> Result<(), ModelError> {
-        let sizes = [
-            ("vocabulary", self.vocabulary),
-            ("classes", self.classes),
-            ("d_embedding", self.d_embedding),
-            ("d_word", self.d_word),
-            ("d_sentence", self.d_sentence),
-            ("d_attention", self.d_attention),
-        ];
-        for (field, size) in sizes {
-            ModelError::at_least(field, 1, size)?;
-        }
-        ModelError::share("dropout", self.dropout)
+        ModelError::at_least("vocabulary", 1, self.vocabulary)?;
+        ModelError::at_least("classes", 1, self.classes)?;
+        Ok(check_keys(&self.spec, HanSpec::KEYS)?)
     }
 }
 

@@ -8,13 +8,13 @@ use zoo_attention::{
     AttentionOptions, Pattern, additive, drawn_matrix, drawn_vector, local_predictive, standard,
 };
 
-use super::AlignmentConfig;
+use zoo_spec::{Alignment, Window};
 
 use crate::tokens::shown;
 
 /// Attention from the states of a decoder to a source, by any of the scores.
 #[derive(Module, Debug)]
-pub struct Alignment {
+pub struct SourceAttention {
     /// The `W₁` of an additive score.
     pub query: Option<Linear>,
     /// The matrix that the source goes through, once: every score has one but `dot`.
@@ -24,7 +24,7 @@ pub struct Alignment {
     /// `[1, d_hidden, d_hidden]`: the matrix of predicted places.
     pub matrix: Option<Param<Tensor<3>>>,
     #[module(skip)]
-    kind: AlignmentConfig,
+    kind: Alignment,
 }
 
 /// A source that was read, as attention needs it.
@@ -47,21 +47,21 @@ impl Read {
     }
 }
 
-impl Alignment {
-    pub(super) fn new(kind: AlignmentConfig, d_hidden: usize, device: &Device) -> Self {
+impl SourceAttention {
+    pub(super) fn new(kind: Alignment, d_hidden: usize, device: &Device) -> Self {
         let linear = |bias: bool| {
             LinearConfig::new(d_hidden, d_hidden)
                 .with_bias(bias)
                 .init(device)
         };
-        let is_additive = kind == AlignmentConfig::Additive;
-        let is_predictive = matches!(kind, AlignmentConfig::LocalP { .. });
+        let is_additive = kind == Alignment::Additive;
+        let is_predictive = matches!(kind, Alignment::LocalP(_));
         let vector = || TensorData::new(drawn_vector(1, d_hidden), [1, d_hidden]);
         let matrix = || TensorData::new(drawn_matrix(1, d_hidden), [1, d_hidden, d_hidden]);
         Self {
             query: is_additive.then(|| linear(false)),
             // What is added to every key alike changes a product's scores alike: nothing.
-            key: (kind != AlignmentConfig::Dot).then(|| linear(is_additive)),
+            key: (kind != Alignment::Dot).then(|| linear(is_additive)),
             vector: (is_additive || is_predictive)
                 .then(|| Param::from_tensor(Tensor::from_data(vector(), device))),
             matrix: is_predictive.then(|| Param::from_tensor(Tensor::from_data(matrix(), device))),
@@ -104,10 +104,10 @@ impl Alignment {
         // Products are not divided by anything in the paper.
         let undivided = || options.clone().with_scale(1.0);
         let Attended { context, weights } = match (self.kind, &self.vector, &self.matrix) {
-            (AlignmentConfig::Additive, Some(vector), _) => {
+            (Alignment::Additive, Some(vector), _) => {
                 additive(query, key, value, vector.val(), &options)
             }
-            (AlignmentConfig::LocalP { window }, Some(vector), Some(matrix)) => {
+            (Alignment::LocalP(Window { window }), Some(vector), Some(matrix)) => {
                 let learned = (vector.val(), matrix.val());
                 local_predictive(query, key, value, learned, window, &undivided())
             }
@@ -125,8 +125,8 @@ impl Alignment {
         let own = shown(&source.lengths, seq_k);
         let near = match (self.kind, first) {
             // Its queries are counted from the first on.
-            (AlignmentConfig::LocalM { window }, 0) => Pattern::Monotonic { window },
-            (AlignmentConfig::LocalM { window }, _) => {
+            (Alignment::LocalM(Window { window }), 0) => Pattern::Monotonic { window },
+            (Alignment::LocalM(Window { window }), _) => {
                 let far = (first..first + seq_q)
                     .flat_map(|place| (0..seq_k).map(move |key| key.abs_diff(place) > window));
                 let far = TensorData::new(far.collect::<Vec<bool>>(), [1, 1, seq_q, seq_k]);
@@ -151,7 +151,7 @@ impl Alignment {
         let of_query = width(&self.query) + self.matrix.as_ref().map_or(0, Param::num_params);
         let projections = source * width(&self.key) + target * of_query;
         let pairs = match self.kind {
-            AlignmentConfig::LocalM { window } => (0..target)
+            Alignment::LocalM(Window { window }) => (0..target)
                 .map(|place| {
                     let end = source.min(place + window + 1);
                     end.saturating_sub(place.saturating_sub(window))

@@ -4,9 +4,10 @@ use burn::tensor::activation::tanh;
 use burn::tensor::{Int, Tensor};
 use zoo_kernels::dropout;
 use zoo_kernels::recurrent::{LayerState, RecurrentState};
+use zoo_spec::Feeding;
 
+use super::Seq2Seq;
 use super::alignment::Read;
-use super::{Feeding, Seq2Seq};
 use crate::Tokens;
 use crate::blocks::logits;
 use crate::chance::uniform;
@@ -41,14 +42,14 @@ impl Seq2Seq {
             hidden: tanh(bridge.forward(last.clone())),
             cell: None,
         };
-        let d_hidden = self.config.d_hidden;
+        let d_hidden = self.config.spec.d_hidden;
         let nothing = || Tensor::zeros([batch, d_hidden], (&last.device(), last.dtype()));
         Seq2SeqState {
             source: self.attention.read(places, source.lengths()),
             recurrent: RecurrentState {
                 layers: self.bridge.iter().map(begin).collect(),
             },
-            fed: (self.config.feeding == Feeding::Input).then(nothing),
+            fed: (self.config.spec.feeding == Feeding::Input).then(nothing),
             places: 0,
         }
     }
@@ -107,7 +108,7 @@ impl Seq2Seq {
             state.recurrent = recurrent;
             hidden
         };
-        let (hidden, (context, weights)) = match self.config.feeding {
+        let (hidden, (context, weights)) = match self.config.spec.feeding {
             Feeding::Context => {
                 let seen = look(state.recurrent.top(), state);
                 let input = Tensor::cat(vec![embedded, seen.0.clone()], 1);
@@ -122,7 +123,7 @@ impl Seq2Seq {
         };
         let both = Tensor::cat(vec![context, hidden], 1); // [batch, 2 d_hidden]
         let combined = tanh(self.combination.forward(both));
-        state.fed = (self.config.feeding == Feeding::Input).then(|| combined.clone());
+        state.fed = (self.config.spec.feeding == Feeding::Input).then(|| combined.clone());
         state.places += 1;
         (combined, weights)
     }

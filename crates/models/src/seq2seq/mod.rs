@@ -37,9 +37,10 @@ use burn::nn::{Dropout, Embedding, Linear};
 use burn::tensor::Tensor;
 use zoo_kernels::dropout;
 use zoo_kernels::recurrent::Recurrent;
+use zoo_spec::{Feeding, Seq2SeqSpec};
 
-pub use self::alignment::Alignment;
-pub use self::config::{AlignmentConfig, Feeding, Seq2SeqConfig};
+pub use self::alignment::SourceAttention;
+pub use self::config::Seq2SeqConfig;
 pub use self::decoder::Seq2SeqState;
 use crate::{Limits, Summary, Tokens};
 
@@ -58,7 +59,7 @@ pub struct Seq2Seq {
     /// The target's half.
     pub decoder: Recurrent,
     /// Where it looks.
-    pub attention: Alignment,
+    pub attention: SourceAttention,
     /// What becomes of context and state together.
     pub combination: Linear,
     /// What predicts tokens; none where the target's embedding does.
@@ -127,7 +128,7 @@ impl Seq2Seq {
             "Seq2Seq: teacher forcing must be from 0 to 1, got {teacher_forcing}"
         );
         let mut state = self.start(source);
-        let (places, alignment) = match self.config.feeding {
+        let (places, alignment) = match self.config.spec.feeding {
             Feeding::None if teacher_forcing == 1.0 => self.at_once(target, state),
             _ => self.step_by_step(target, &mut state, teacher_forcing, seed),
         };
@@ -162,7 +163,7 @@ impl Seq2Seq {
     /// `source` and `target` tokens.
     pub fn flops(&self, batch: usize, source: usize, target: usize) -> f64 {
         let width = |linear: &Linear| linear.weight.num_params();
-        let d_hidden = self.config.d_hidden;
+        let d_hidden = self.config.spec.d_hidden;
         let bridge: usize = self.bridge.iter().map(width).sum();
         let head = d_hidden * self.config.target_vocabulary;
         let dense = bridge + target * (width(&self.combination) + head);
@@ -176,14 +177,16 @@ impl Seq2Seq {
         let Seq2SeqConfig {
             source_vocabulary,
             target_vocabulary,
+            spec,
+        } = &self.config;
+        let Seq2SeqSpec {
             d_embedding,
             d_hidden,
-            encoder_layers,
-            decoder_layers,
             attention,
             feeding,
             ..
-        } = &self.config;
+        } = spec;
+        let [encoder_layers, decoder_layers] = spec.encoder_and_decoder_layers();
         let of_source = match &self.source_embedding {
             Some(_) => format!("{source_vocabulary} x {d_embedding}"),
             None => "the target's".to_owned(),

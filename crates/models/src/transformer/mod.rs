@@ -31,7 +31,7 @@ use burn::tensor::{Int, Tensor};
 use zoo_attention::Pattern;
 use zoo_kernels::{dropout, layer_norm};
 
-pub use self::config::{TransformerConfig, Tying};
+pub use self::config::TransformerConfig;
 pub use self::generate::TransformerState;
 pub use self::look::TransformerLook;
 use crate::blocks::{AddedPositions, DecoderLayer, EncoderLayer, Sight, logits};
@@ -182,7 +182,7 @@ impl Transformer {
     pub fn source_limits(&self) -> Limits {
         Limits {
             vocabulary: self.config.source_vocabulary,
-            longest: self.config.positions.longest(),
+            longest: self.config.spec.positions.longest(),
         }
     }
 
@@ -190,7 +190,7 @@ impl Transformer {
     pub fn target_limits(&self) -> Limits {
         Limits {
             vocabulary: self.config.target_vocabulary,
-            longest: self.config.positions.longest(),
+            longest: self.config.spec.positions.longest(),
         }
     }
 
@@ -210,14 +210,16 @@ impl Transformer {
         let encoder: f64 = encoder.map(|layer| layer.flops(source, false)).sum();
         let decoder = self.decoder.layers.iter();
         let decoder: f64 = decoder.map(|layer| layer.flops(target, source)).sum();
-        let head = target * self.config.d_model * self.config.target_vocabulary;
+        let head = target * self.config.spec.d_model * self.config.target_vocabulary;
         batch as f64 * (encoder + decoder + 2.0 * head as f64)
     }
 
     /// What it is made of.
     pub fn summary(&self) -> Summary {
         let config = &self.config;
-        let d_model = config.d_model;
+        let spec = &config.spec;
+        let d_model = spec.d_model;
+        let [encoder_layers, decoder_layers] = spec.encoder_and_decoder_layers();
         let plan = config.plan();
         let table = |vocabulary: usize| format!("{vocabulary} x {d_model}");
         let word = |mechanism: &zoo_attention::MechanismConfig| mechanism.mechanism().word();
@@ -229,17 +231,17 @@ impl Transformer {
             Some(_) => format!("{d_model} x {}", config.target_vocabulary),
             None => "the target embedding's".to_owned(),
         };
-        let positions = config.positions.word();
+        let positions = config.spec.positions.word();
         let encoder = self.encoder.layers.iter().map(EncoderLayer::parameters);
         let decoder = self.decoder.layers.iter().map(DecoderLayer::parameters);
         let across = format!(
             "{}, across {}",
-            word(&config.decoder_mechanism),
-            word(&config.cross_mechanism)
+            word(&spec.decoder_attention),
+            word(&spec.cross_attention)
         );
         Summary::new(format!(
             "Transformer of {} + {} layers",
-            config.encoder_layers, config.decoder_layers
+            encoder_layers, decoder_layers
         ))
         .with(
             "source embedding",
@@ -253,7 +255,7 @@ impl Transformer {
         )
         .with(
             "encoder",
-            plan.sizes(config.encoder_layers, word(&config.encoder_mechanism)),
+            plan.sizes(encoder_layers, word(&spec.encoder_attention)),
             encoder.sum::<usize>() + self.encoder.norm.num_params(),
         )
         .with(
@@ -268,7 +270,7 @@ impl Transformer {
         )
         .with(
             "decoder",
-            plan.sizes(config.decoder_layers, &across),
+            plan.sizes(decoder_layers, &across),
             decoder.sum::<usize>() + self.decoder.norm.num_params(),
         )
         .with("head", head, self.head.num_params())
@@ -292,8 +294,8 @@ impl Transformer {
         first: usize,
     ) -> Tensor<3> {
         let tokens = vectors.forward(tokens);
-        let tokens = match self.config.scale_embeddings {
-            true => tokens.mul_scalar((self.config.d_model as f64).sqrt()),
+        let tokens = match self.config.spec.scale_embeddings {
+            true => tokens.mul_scalar((self.config.spec.d_model as f64).sqrt()),
             false => tokens,
         };
         dropout(&self.dropout, positions.forward(tokens, first))
@@ -307,7 +309,7 @@ impl Transformer {
 
     fn normed(&self, places: Tensor<3>, norm: &Option<LayerNorm>) -> Tensor<3> {
         match norm {
-            Some(norm) => layer_norm(norm, self.config.epsilon, places),
+            Some(norm) => layer_norm(norm, self.config.spec.epsilon, places),
             None => places,
         }
     }

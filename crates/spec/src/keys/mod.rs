@@ -138,10 +138,18 @@ pub const TOKENS: Values = count(8, 1 << 21);
 pub const SHARE: Values = Values::Number(Range::SHARE);
 /// Above 0.
 pub const POSITIVE: Values = Values::Number(Range::POSITIVE);
+/// A temperature of attention scores.
+pub const TEMPERATURE: Values = Values::Number(Range::TEMPERATURE);
+/// A cap of attention scores.
+pub const SOFTCAP: Values = Values::Number(Range::SOFTCAP);
 /// At least 0.
 pub const NOT_NEGATIVE: Values = Values::Number(Range::NOT_NEGATIVE);
 
 /// A struct of keys, each as `name: type = default, values, presence;`.
+///
+/// `pub struct Name => fields` also declares a macro `fields!(callback Config)`, which calls
+/// `callback! { Config { /// description  name: type, … } }`: `zoo-models` derives its builders
+/// from it.
 #[macro_export]
 macro_rules! keys {
     (@presence) => {
@@ -150,17 +158,33 @@ macro_rules! keys {
     (@presence $presence:expr) => {
         $presence
     };
+    (@fields { $($keys:tt)* }) => {};
+    (@fields $fields:ident { $($keys:tt)* }) => {
+        #[doc(hidden)]
+        #[macro_export]
+        macro_rules! $fields {
+            ($callback:ident $config:ident) => {
+                $callback! { $config { $($keys)* } }
+            };
+        }
+    };
     (
         $(#[doc = $about:literal])+
-        pub struct $name:ident {
+        $(#[derive($derive:ident)])?
+        pub struct $name:ident $(=> $fields:ident)? {
             $(
                 $(#[doc = $doc:literal])+
                 $key:ident: $type:ty = $default:expr, $values:expr $(, $presence:expr)?;
             )*
         }
     ) => {
+        $crate::keys! {
+            @fields $($fields)? { $( $(#[doc = $doc])+ $key: $type, )* }
+        }
+
         $(#[doc = $about])+
         #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+        $(#[derive($derive)])?
         #[serde(default, deny_unknown_fields)]
         pub struct $name {
             $( $(#[doc = $doc])+ pub $key: $type, )*
@@ -197,7 +221,7 @@ macro_rules! words {
         }
     ) => {
         $(#[doc = $about])+
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
         pub enum $name {
             $( $(#[doc = $doc])+ #[serde(rename = $word)] $variant, )+
         }
@@ -218,6 +242,12 @@ macro_rules! words {
                 match self { $( Self::$variant => $word, )+ }
             }
         }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.word())
+            }
+        }
     };
 }
 
@@ -232,6 +262,7 @@ macro_rules! kinds {
     };
     (
         $(#[doc = $about:literal])+
+        $(#[derive($derive:ident)])?
         pub enum $name:ident {
             $(
                 $(#[doc = $doc:literal])+
@@ -241,9 +272,14 @@ macro_rules! kinds {
     ) => {
         $(#[doc = $about])+
         #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+        $(#[derive($derive)])?
         #[serde(tag = "kind")]
         pub enum $name {
-            $( $(#[doc = $doc])+ #[serde(rename = $word)] $variant $(($keys))?, )+
+            $(
+                $(#[doc = $doc])+
+                #[serde(rename = $word $(, alias = $other)*)]
+                $variant $(($keys))?,
+            )+
         }
 
         impl $name {
@@ -268,8 +304,8 @@ macro_rules! kinds {
 /// A value that a key does not accept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidValue {
-    /// The key.
-    pub key: &'static str,
+    /// The key, `positions.longest` for that of a table.
+    pub key: String,
     /// What it accepts.
     pub allowed: String,
     /// The value.
@@ -277,13 +313,18 @@ pub struct InvalidValue {
 }
 
 impl Key {
-    /// Checks an integer or a number against its bounds; other values are checked by their types.
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidValue`] if it is out of range.
-    pub fn check(&self, value: &toml::Value) -> Result<(), InvalidValue> {
+    /// Checks integers and numbers against their bounds; other values are checked by their types.
+    fn check(&self, value: &toml::Value) -> Result<(), InvalidValue> {
         let allowed = match (&self.values, value) {
+            (Values::Choice(choice), toml::Value::Table(table)) => {
+                let kind = table.get("kind").and_then(toml::Value::as_str);
+                let variant = kind.and_then(|kind| Variant::named(choice.variants, kind));
+                let keys = variant.map_or(&[][..], |variant| variant.keys);
+                return check_table(table, keys).map_err(|wrong| InvalidValue {
+                    key: format!("{}.{}", self.name, wrong.key),
+                    ..wrong
+                });
+            }
             (Values::Count { least, .. }, toml::Value::Integer(value)) if value < least => {
                 format!("at least {least}")
             }
@@ -296,9 +337,28 @@ impl Key {
             _ => return Ok(()),
         };
         Err(InvalidValue {
-            key: self.name,
+            key: self.name.to_owned(),
             allowed,
             got: value.to_string(),
         })
     }
+}
+
+/// Checks every integer and number of a struct of keys against the bounds of its key.
+///
+/// # Errors
+///
+/// [`InvalidValue`] for the first that is out of range.
+pub fn check_keys(of: &impl serde::Serialize, keys: &[Key]) -> Result<(), InvalidValue> {
+    match toml::Table::try_from(of) {
+        Ok(table) => check_table(&table, keys),
+        // Only an integer beyond what TOML can represent, a seed, cannot be converted.
+        Err(_) => Ok(()),
+    }
+}
+
+fn check_table(table: &toml::Table, keys: &[Key]) -> Result<(), InvalidValue> {
+    let given = |key: &&Key| table.contains_key(key.name);
+    let mut given = keys.iter().filter(given);
+    given.try_for_each(|key| key.check(&table[key.name]))
 }

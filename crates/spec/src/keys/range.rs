@@ -55,6 +55,12 @@ impl Range {
         most: Bound::At(1e6),
     };
 
+    /// A cap of attention scores.
+    pub const SOFTCAP: Self = Self {
+        least: Bound::At(1e-30),
+        most: Bound::At(1e30),
+    };
+
     /// Whether the number is in the range.
     pub fn contains(self, number: f64) -> bool {
         let above = match self.least {

@@ -25,7 +25,7 @@ pub use self::capabilities::{
 pub use self::declare::{About, Exactness, MechanismKeys, MechanismSpec};
 pub use self::linear::LinearFeatures;
 use crate::UnknownWord;
-use crate::keys::{Choice, InvalidValue, Key, Variant};
+use crate::keys::{Choice, InvalidValue, Key, Variant, check_keys};
 
 /// Calls the macro `$callback` with every mechanism as `module::Type`, in the order in which they
 /// are shown. `zoo-attention` and the oracle have a file `mechanisms/<module>.rs` for each.
@@ -241,16 +241,7 @@ impl MechanismConfig {
     ///
     /// [`InvalidValue`] naming the key, the allowed values and the value.
     pub fn check(&self) -> Result<(), InvalidValue> {
-        let Ok(table) = toml::Table::try_from(self) else {
-            // Only an integer beyond what TOML can represent, a seed, cannot be converted.
-            return Ok(());
-        };
-        for key in self.mechanism().keys() {
-            if let Some(value) = table.get(key.name) {
-                key.check(value)?;
-            }
-        }
-        Ok(())
+        check_keys(self, self.mechanism().keys())
     }
 }
 

@@ -128,7 +128,10 @@ fn sizes_are_checked_against_their_keys() {
     }
     let none = MechanismConfig::from(Block { size: 0 }).check();
     let error = none.expect_err("a block of nothing");
-    assert_eq!((error.key, error.allowed.as_str()), ("size", "at least 1"));
+    assert_eq!(
+        (error.key.as_str(), error.allowed.as_str()),
+        ("size", "at least 1")
+    );
     for temperature in [0.0, f64::NAN, 1e7] {
         let hard = Hard {
             temperature,

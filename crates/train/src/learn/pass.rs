@@ -272,7 +272,7 @@ mod tests {
         });
         let config = ClassifierConfig::new(8, 3, 8, 2, 2)
             .with_dropout(0.0)
-            .with_mechanism(performer);
+            .with_attention(performer);
         let batches: Vec<Vec<LabelledIds>> = (0..4)
             .map(|at| (3 * at..3 * at + 3).map(example).collect())
             .collect();

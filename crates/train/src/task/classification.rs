@@ -4,16 +4,16 @@ use std::marker::PhantomData;
 use std::path::Path;
 
 use burn::tensor::{Device, Tensor, TensorData};
-use zoo_config::{ClassifierModel, Config, Data, HanModel, Pooling};
+use zoo_config::{ClassifierSpec, Config, Data, HanSpec, Pooling};
 use zoo_data::metrics::{ConfusionMatrix, Perplexity};
 use zoo_data::{DocumentIds, Labelled, LabelledIds, Labels, LengthRule, Parts, Tokenizer};
 use zoo_kernels::smoothed_cross_entropy;
-use zoo_models::{Classifier, Documents, Han, ModelError, Tokens};
+use zoo_models::{Classifier, ClassifierConfig, Documents, Han, HanConfig, ModelError, Tokens};
 use zoo_viz::{Document, Part, Sentence, Word};
 
 use super::texts::{labelled_text, read_labelled, taken};
 use super::tokens::{TOKENIZER, load_labels, one_tokenizer, sentence_rule, shorten};
-use super::{Note, Section, Task, TaskModel, TextExample, add_loss, in_batches, models};
+use super::{Note, Section, Task, TaskModel, TextExample, add_loss, in_batches};
 use crate::attend::{Seen, maps, not_empty, nothing, written};
 use crate::judge::{Judge, Judgement, Outcome, Sample};
 use crate::trained::TrainedTask;
@@ -98,15 +98,21 @@ impl ClassificationModel for Classifier {
     type Example = LabelledIds;
 
     fn init(
-        section: &ClassifierModel,
+        section: &ClassifierSpec,
         vocabulary: usize,
         classes: usize,
         device: &Device,
     ) -> Result<Self, ModelError> {
-        models::classifier(section, vocabulary, classes).try_init(device)
+        let spec = section.clone();
+        let config = ClassifierConfig {
+            vocabulary,
+            classes,
+            spec,
+        };
+        config.try_init(device)
     }
 
-    fn longest(section: &ClassifierModel) -> Option<usize> {
+    fn longest(section: &ClassifierSpec) -> Option<usize> {
         // The vector that is put before the tokens takes a position, too.
         let taken = usize::from(section.pooling == Pooling::Cls);
         let longest = section.positions.longest()?;
@@ -173,15 +179,21 @@ impl ClassificationModel for Han {
     type Example = DocumentIds;
 
     fn init(
-        section: &HanModel,
+        section: &HanSpec,
         vocabulary: usize,
         classes: usize,
         device: &Device,
     ) -> Result<Self, ModelError> {
-        models::han(section, vocabulary, classes).try_init(device)
+        let spec = section.clone();
+        let config = HanConfig {
+            vocabulary,
+            classes,
+            spec,
+        };
+        config.try_init(device)
     }
 
-    fn longest(_: &HanModel) -> Option<usize> {
+    fn longest(_: &HanSpec) -> Option<usize> {
         None
     }
 

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use burn::tensor::{Device, Tensor};
-use zoo_config::{Config, GptModel};
+use zoo_config::{Config, GptSpec};
 use zoo_data::metrics::Perplexity;
 use zoo_data::{Parts, Tokenizer, plain_text};
-use zoo_models::{Gpt, ModelError, Tokens, generate, token_loss};
+use zoo_models::{Gpt, GptConfig, ModelError, Tokens, generate, token_loss};
 
 use super::texts::read_plain;
 use super::tokens::{TOKENIZER, one_tokenizer};
-use super::{Note, ROWS, Task, TextWindow, add_loss, models};
+use super::{Note, ROWS, Task, TextWindow, add_loss};
 use crate::attend::{Seen, maps, not_empty, written};
 use crate::judge::{Judge, Judgement, Outcome, Sample};
 use crate::trained::TrainedTask;
@@ -19,7 +19,7 @@ use crate::{DataPart, Source, TrainError, Trained};
 /// Learning to predict the next token of running text.
 #[derive(Debug)]
 pub struct LanguageModelling {
-    section: GptModel,
+    section: GptSpec,
     pub(crate) tokenizer: Tokenizer,
 }
 
@@ -48,14 +48,14 @@ impl Task for LanguageModelling {
         text.chars().count()
     }
 
-    fn prepare(config: &Config, section: &GptModel, train: &String) -> Result<Self, TrainError> {
+    fn prepare(config: &Config, section: &GptSpec, train: &String) -> Result<Self, TrainError> {
         Ok(Self {
             section: section.clone(),
             tokenizer: one_tokenizer(config, std::iter::once(train.as_str()))?,
         })
     }
 
-    fn load(section: &GptModel, folder: &Path) -> Result<Self, TrainError> {
+    fn load(section: &GptSpec, folder: &Path) -> Result<Self, TrainError> {
         Ok(Self {
             section: section.clone(),
             tokenizer: Tokenizer::load(&folder.join(TOKENIZER))?,
@@ -85,7 +85,11 @@ impl Task for LanguageModelling {
     }
 
     fn model(&self, device: &Device) -> Result<Gpt, ModelError> {
-        models::gpt(&self.section, self.tokenizer.vocabulary()).try_init(device)
+        let config = GptConfig {
+            vocabulary: self.tokenizer.vocabulary(),
+            spec: self.section.clone(),
+        };
+        config.try_init(device)
     }
 
     fn loss(

@@ -4,20 +4,21 @@ use std::marker::PhantomData;
 use std::path::Path;
 
 use burn::tensor::{Device, Tensor};
-use zoo_config::{Config, Data, Seq2SeqModel, TransformerModel};
+use zoo_attention::next_seed;
+use zoo_config::{Config, Data, Seq2SeqSpec, TransformerSpec};
 use zoo_data::metrics::{Accuracy, Chrf, Perplexity};
 use zoo_data::{
     BEGIN, END, LengthRule, Pair, PairIds, PairTokenizers, ParallelText, Parts, Tokenizer, UNKNOWN,
 };
 use zoo_models::{
-    GenerateConfig, Generated, Limits, ModelError, Seq2Seq, Stop, Tokens, Transformer, generate,
-    token_loss,
+    GenerateConfig, Generated, Limits, ModelError, Seq2Seq, Seq2SeqConfig, Stop, Tokens,
+    Transformer, TransformerConfig, generate, token_loss,
 };
 use zoo_viz::{Alignment, Part, PictureError};
 
 use super::texts::{read_pairs, taken};
 use super::tokens::{pair_tokenizers, shorten};
-use super::{Note, ROWS, Section, Task, TaskModel, add_loss, in_batches, models};
+use super::{Note, ROWS, Section, Task, TaskModel, add_loss, in_batches};
 use crate::attend::{Seen, maps, matrix, not_empty, written};
 use crate::generate::{decoding, generate_config};
 use crate::judge::{Judge, Judgement, Outcome, Sample};
@@ -91,15 +92,20 @@ pub struct PairTexts {
 
 impl TranslationModel for Transformer {
     fn init(
-        section: &TransformerModel,
+        section: &TransformerSpec,
         source: usize,
         target: usize,
         device: &Device,
     ) -> Result<Self, ModelError> {
-        models::transformer(section, source, target).try_init(device)
+        let config = TransformerConfig {
+            source_vocabulary: source,
+            target_vocabulary: target,
+            spec: section.clone(),
+        };
+        config.try_init(device)
     }
 
-    fn longest(section: &TransformerModel) -> Option<usize> {
+    fn longest(section: &TransformerSpec) -> Option<usize> {
         section.positions.longest()
     }
 
@@ -143,15 +149,20 @@ impl TranslationModel for Transformer {
 
 impl TranslationModel for Seq2Seq {
     fn init(
-        section: &Seq2SeqModel,
+        section: &Seq2SeqSpec,
         source: usize,
         target: usize,
         device: &Device,
     ) -> Result<Self, ModelError> {
-        models::seq2seq(section, source, target).try_init(device)
+        let config = Seq2SeqConfig {
+            source_vocabulary: source,
+            target_vocabulary: target,
+            spec: section.clone(),
+        };
+        config.try_init(device)
     }
 
-    fn longest(_: &Seq2SeqModel) -> Option<usize> {
+    fn longest(_: &Seq2SeqSpec) -> Option<usize> {
         None
     }
 
@@ -160,7 +171,14 @@ impl TranslationModel for Seq2Seq {
     }
 
     fn logits(&self, source: &Tokens, target: &Tokens) -> Tensor<3> {
-        self.forward(source, target, 1.0, 0).logits
+        let teacher_forcing = self.config().spec.teacher_forcing;
+        let device = &source.ids().device();
+        // Predicted tokens are fed while training only.
+        match teacher_forcing < 1.0 && device.is_autodiff() {
+            true => self.forward(source, target, teacher_forcing, next_seed(device)),
+            false => self.forward(source, target, 1.0, 0),
+        }
+        .logits
     }
 
     fn write(

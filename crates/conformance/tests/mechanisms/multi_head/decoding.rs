@@ -34,20 +34,20 @@ fn decodes(mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
         .with_kv_heads(shared(&mechanism))
         .with_d_head(Some(4))
         .with_mechanism(mechanism);
-    for (positions, temperature) in [
-        (Positions::Rotary { theta: 1e4 }, 1.0),
-        (Positions::Alibi, 1.5),
+    let supported = mechanism.capabilities().options;
+    for (positions, temperature, softcap, support) in [
+        (Positions::Rotary { theta: 1e4 }, 1.0, None, Ok(())),
+        (Positions::Alibi, 1.5, None, supported.alibi),
+        (Positions::None, 1.0, Some(0.5), supported.softcap),
     ] {
         let config = config
             .clone()
             .with_positions(positions)
-            .with_temperature(temperature);
+            .with_temperature(temperature)
+            .with_softcap(softcap);
         match config.try_init(device) {
             Ok(attention) => decodes_as(&attention, &mechanism, device)?,
-            // Only a mechanism without scores, or one that sorts positions, refuses ALiBi.
-            Err(MultiHeadError::Unsupported { .. })
-                if positions == Positions::Alibi
-                    && mechanism.capabilities().options.alibi.is_err() => {}
+            Err(MultiHeadError::Unsupported { .. }) if support.is_err() => {}
             Err(error) => return Err(error.to_string().into()),
         }
     }

@@ -1,51 +1,8 @@
 //! What a place does to a state, and which place comes first.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
-/// What a place does to the state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Cell {
-    /// Gated recurrent unit: a hidden state.
-    Gru,
-    /// Long short-term memory: a hidden state and a cell state.
-    Lstm,
-}
-
-impl Cell {
-    /// Gates there are, each `d_hidden` wide: reset, update, new of a GRU; input, forget,
-    /// cell, output of an LSTM.
-    pub fn gates(self) -> usize {
-        match self {
-            Self::Gru => 3,
-            Self::Lstm => 4,
-        }
-    }
-
-    /// States there are, each `d_hidden` wide.
-    pub fn states(self) -> usize {
-        match self {
-            Self::Gru => 1,
-            Self::Lstm => 2,
-        }
-    }
-
-    /// How it is called in configs and tables.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Gru => "gru",
-            Self::Lstm => "lstm",
-        }
-    }
-}
-
-impl fmt::Display for Cell {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
-    }
-}
+pub use zoo_spec::Cell;
 
 /// Which place comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -1,7 +1,8 @@
 //! burn-nn's `TransformerEncoder`.
 
+use zoo_spec::Norm;
+
 use super::Import;
-use crate::blocks::Norm;
 use crate::weights::{Weights, WeightsError};
 
 /// The weights of a [`TransformerEncoder`](crate::TransformerEncoder) from those of burn-nn's,

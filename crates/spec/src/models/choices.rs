@@ -1,0 +1,217 @@
+//! What a model is built of: the alternatives that its keys choose among.
+
+use crate::keys::{Choice, LENGTH, POSITIVE, Presence, Values};
+
+crate::words! {
+    /// Where a layer normalises.
+    pub enum Norm {
+        /// Before attention and feed-forward network, which trains without warm-up: Xiong et al.,
+        /// [On Layer Normalization in the Transformer](https://arxiv.org/abs/2002.04745), 2020.
+        Pre = "pre",
+        /// After the residual addition, as in the original Transformer.
+        Post = "post",
+    }
+}
+
+crate::words! {
+    /// The activation of a feed-forward network.
+    pub enum Activation {
+        /// `max(x, 0)`.
+        Relu = "relu",
+        /// `x · Φ(x)`: Hendrycks and Gimpel, [GELU](https://arxiv.org/abs/1606.08415), 2016.
+        Gelu = "gelu",
+        /// Its tanh approximation, as in GPT-2.
+        GeluTanh = "gelu-tanh",
+        /// `swish(x W) · (x V)`, with a second matrix: Shazeer,
+        /// [GLU Variants](https://arxiv.org/abs/2002.05202), 2020.
+        Swiglu = "swiglu",
+    }
+}
+
+crate::words! {
+    /// Which embeddings share their weights.
+    pub enum Tying {
+        /// None.
+        None = "none",
+        /// The target embedding and the output layer: Press and Wolf,
+        /// [Using the Output Embedding](https://arxiv.org/abs/1608.05859), 2016.
+        Decoder = "decoder",
+        /// These and the source embedding; needs a joint vocabulary.
+        All = "all",
+    }
+}
+
+crate::words! {
+    /// How a sequence is pooled into one vector.
+    pub enum Pooling {
+        /// The final state of a learned token before the sequence. With a mechanism that attends
+        /// to neighbouring positions only, that token does not see the others; `longformer` and
+        /// `bigbird` have global tokens for it.
+        Cls = "cls",
+        /// The mean over positions.
+        Mean = "mean",
+        /// A weighted mean with learned attention.
+        Attention = "attention",
+    }
+}
+
+crate::words! {
+    /// The cell of a recurrent layer.
+    pub enum Cell {
+        /// Gated recurrent unit: a hidden state.
+        Gru = "gru",
+        /// Long short-term memory: a hidden state and a cell state.
+        Lstm = "lstm",
+    }
+}
+
+crate::words! {
+    /// What a recurrent decoder receives besides the last token.
+    pub enum Feeding {
+        /// Nothing: all states are computed at once, attention follows.
+        None = "none",
+        /// The last attentional state: Luong's input feeding.
+        Input = "input",
+        /// The context of the last state: Bahdanau's.
+        Context = "context",
+    }
+}
+
+pub(super) const ALIGNMENT: Values = Values::Choice(&Choice {
+    name: "alignment",
+    variants: Alignment::KINDS,
+});
+
+crate::kinds! {
+    /// How a recurrent decoder attends to the source.
+    #[derive(Copy)]
+    pub enum Alignment {
+        /// `v · tanh(W₁ h + W₂ s)`.
+        Additive = "additive" | "concat",
+        /// `h · s`.
+        Dot = "dot",
+        /// `h · W s`.
+        General = "general" | "multiplicative",
+        /// `general` in a window around the source position with the target's index.
+        LocalM(Window) = "local-m",
+        /// `general` in a window around a predicted source position, with Gaussian weighting.
+        LocalP(Window) = "local-p",
+    }
+}
+
+crate::keys! {
+    /// Keys of local alignments.
+    #[derive(Copy)]
+    pub struct Window {
+        /// Source positions on either side.
+        window: usize = 10, LENGTH;
+    }
+}
+
+pub(super) const POSITIONS: Values = Values::Choice(&Choice {
+    name: "positions",
+    variants: PositionEncoding::KINDS,
+});
+
+crate::kinds! {
+    /// How a model encodes positions.
+    #[derive(Copy)]
+    pub enum PositionEncoding {
+        /// Not at all, besides what a causal mask reveals.
+        None = "none",
+        /// Sinusoids added to the embeddings.
+        Sinusoidal = "sinusoidal",
+        /// A learned vector for each position, added to the embeddings.
+        Learned(LearnedPositions) = "learned",
+        /// Rotary position embedding: queries and keys of self-attention are rotated.
+        Rotary(RotaryPositions) = "rotary",
+        /// ALiBi: scores of self-attention decrease with the distance.
+        Alibi = "alibi",
+    }
+}
+
+crate::keys! {
+    /// Keys of learned positions.
+    #[derive(Copy)]
+    pub struct LearnedPositions {
+        /// Number of positions; longer sequences are refused.
+        longest: Option<usize> = None, LENGTH, Presence::Optional("the `context` of `gpt`, else 1024");
+    }
+}
+
+crate::keys! {
+    /// Keys of rotary positions.
+    #[derive(Copy)]
+    pub struct RotaryPositions {
+        /// Base of the rotation frequencies.
+        theta: f64 = 10_000.0, POSITIVE;
+    }
+}
+
+/// PositionEncoding that are learned if nothing else determines their number.
+const DEFAULT_LONGEST: usize = 1024;
+
+impl PositionEncoding {
+    /// Learned vectors, by default one for each position of a training sequence.
+    pub const LEARNED: Self = Self::Learned(LearnedPositions { longest: None });
+
+    /// Learned vectors for this many positions.
+    pub const fn learned(longest: usize) -> Self {
+        Self::Learned(LearnedPositions {
+            longest: Some(longest),
+        })
+    }
+
+    /// Rotary position embedding with this base.
+    pub const fn rotary(theta: f64) -> Self {
+        Self::Rotary(RotaryPositions { theta })
+    }
+
+    /// The number of positions, if it is limited.
+    pub fn longest(&self) -> Option<usize> {
+        match self {
+            Self::Learned(learned) => Some(learned.longest.unwrap_or(DEFAULT_LONGEST)),
+            Self::None | Self::Sinusoidal | Self::Rotary(_) | Self::Alibi => None,
+        }
+    }
+
+    /// Sets the number of learned positions, if it is not given.
+    pub(super) fn resolve(&mut self, context: Option<usize>) {
+        if let Self::Learned(learned) = self {
+            learned
+                .longest
+                .get_or_insert(context.unwrap_or(DEFAULT_LONGEST));
+        }
+    }
+}
+
+impl Alignment {
+    /// `local-m` with this many source positions on either side.
+    pub const fn local_m(window: usize) -> Self {
+        Self::LocalM(Window { window })
+    }
+
+    /// `local-p` with this many source positions on either side.
+    pub const fn local_p(window: usize) -> Self {
+        Self::LocalP(Window { window })
+    }
+}
+
+impl Cell {
+    /// Its gates, each `d_hidden` wide: reset, update and new of a GRU; input, forget, cell and
+    /// output of an LSTM.
+    pub const fn gates(self) -> usize {
+        match self {
+            Self::Gru => 3,
+            Self::Lstm => 4,
+        }
+    }
+
+    /// Its states, each `d_hidden` wide.
+    pub const fn states(self) -> usize {
+        match self {
+            Self::Gru => 1,
+            Self::Lstm => 2,
+        }
+    }
+}

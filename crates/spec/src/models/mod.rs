@@ -1,0 +1,144 @@
+//! Models: their sizes and choices, each declared once.
+//!
+//! The `[model]` of a config file is one of these, and the configs of `zoo-models` consist of one
+//! and the sizes that the data determines.
+
+mod choices;
+#[macro_use]
+mod layers;
+mod classifier;
+mod gpt;
+mod han;
+mod seq2seq;
+mod transformer;
+
+use self::choices::{ALIGNMENT, POSITIONS};
+pub use self::choices::{
+    Activation, Alignment, Cell, Feeding, LearnedPositions, Norm, Pooling, PositionEncoding,
+    RotaryPositions, Tying, Window,
+};
+pub use self::classifier::ClassifierSpec;
+pub use self::gpt::GptSpec;
+pub use self::han::HanSpec;
+pub use self::layers::LayerSpec;
+pub use self::seq2seq::Seq2SeqSpec;
+pub use self::transformer::TransformerSpec;
+use crate::keys::Values;
+use crate::{MECHANISMS, Mechanism, MechanismConfig};
+
+crate::kinds! {
+    /// The model.
+    pub enum Model {
+        /// For pairs of texts: Vaswani et al.,
+        /// [Attention Is All You Need](https://arxiv.org/abs/1706.03762), 2017.
+        Transformer(TransformerSpec) = "transformer",
+        /// For pairs of texts, recurrent: Bahdanau et al., [2014](https://arxiv.org/abs/1409.0473);
+        /// Luong et al., [2015](https://arxiv.org/abs/1508.04025).
+        Seq2Seq(Seq2SeqSpec) = "seq2seq",
+        /// For classes of documents, by their sentences: Yang et al.,
+        /// [Hierarchical Attention Networks](https://aclanthology.org/N16-1174), 2016.
+        Han(HanSpec) = "han",
+        /// For plain text: the decoder of a Transformer.
+        Gpt(GptSpec) = "gpt",
+        /// For classes of texts: the encoder of a Transformer.
+        Classifier(ClassifierSpec) = "classifier",
+    }
+}
+
+const ATTENTION: Values = Values::Choice(&MECHANISMS);
+
+fn flash() -> MechanismConfig {
+    Mechanism::Flash.into()
+}
+
+impl Model {
+    /// Which embeddings share their weights, in models with a source and a target.
+    pub fn tying(&self) -> Option<Tying> {
+        match self {
+            Self::Transformer(model) => Some(model.tying),
+            Self::Seq2Seq(model) => Some(model.tying),
+            Self::Han(_) | Self::Gpt(_) | Self::Classifier(_) => None,
+        }
+    }
+
+    /// The layers of attention and feed-forward networks, in models that consist of them.
+    pub fn layer_spec(&self) -> Option<LayerSpec> {
+        match self {
+            Self::Transformer(model) => Some(model.into()),
+            Self::Gpt(model) => Some(model.into()),
+            Self::Classifier(model) => Some(model.into()),
+            Self::Seq2Seq(_) | Self::Han(_) => None,
+        }
+    }
+
+    /// The layers of the encoder and of the decoder, in models that have both.
+    pub fn encoder_and_decoder_layers(&self) -> Option<[usize; 2]> {
+        match self {
+            Self::Transformer(model) => Some(model.encoder_and_decoder_layers()),
+            Self::Seq2Seq(model) => Some(model.encoder_and_decoder_layers()),
+            Self::Han(_) | Self::Gpt(_) | Self::Classifier(_) => None,
+        }
+    }
+
+    /// Sets every key that is omitted and follows from others.
+    pub fn resolve(&mut self) {
+        match self {
+            Self::Transformer(model) => {
+                let [encoder, decoder] = model.encoder_and_decoder_layers();
+                model.encoder_layers = Some(encoder);
+                model.decoder_layers = Some(decoder);
+                model.d_feed_forward.get_or_insert(4 * model.d_model);
+                model.positions.resolve(None);
+            }
+            Self::Seq2Seq(model) => {
+                let [encoder, decoder] = model.encoder_and_decoder_layers();
+                model.encoder_layers = Some(encoder);
+                model.decoder_layers = Some(decoder);
+            }
+            Self::Han(_) => {}
+            Self::Gpt(model) => {
+                model.d_feed_forward.get_or_insert(4 * model.d_model);
+                model.positions.resolve(Some(model.context));
+            }
+            Self::Classifier(model) => {
+                model.d_feed_forward.get_or_insert(4 * model.d_model);
+                model.positions.resolve(None);
+            }
+        }
+    }
+
+    /// Sets `layers` to the encoder's where encoder and decoder both have a number of their own:
+    /// the default would contradict them in a file that is written out.
+    pub fn settle_layers(&mut self) {
+        let (layers, both) = match self {
+            Self::Transformer(model) => (
+                &mut model.layers,
+                [model.encoder_layers, model.decoder_layers],
+            ),
+            Self::Seq2Seq(model) => (
+                &mut model.layers,
+                [model.encoder_layers, model.decoder_layers],
+            ),
+            Self::Han(_) | Self::Gpt(_) | Self::Classifier(_) => return,
+        };
+        if let [Some(encoder), Some(decoder)] = both
+            && *layers != decoder
+        {
+            *layers = encoder;
+        }
+    }
+}
+
+impl TransformerSpec {
+    /// The layers of the encoder and of the decoder.
+    pub fn encoder_and_decoder_layers(&self) -> [usize; 2] {
+        [self.encoder_layers, self.decoder_layers].map(|own| own.unwrap_or(self.layers))
+    }
+}
+
+impl Seq2SeqSpec {
+    /// The layers of the encoder and of the decoder.
+    pub fn encoder_and_decoder_layers(&self) -> [usize; 2] {
+        [self.encoder_layers, self.decoder_layers].map(|own| own.unwrap_or(self.layers))
+    }
+}
