@@ -44,7 +44,7 @@ const fn layout([side, rows, fours, chunk]: [usize; 4]) -> Layout {
 // and columns a unit has, the more often each number is used that it loads; but a GPU hides the
 // time of loading by having many units at work, each of which takes registers and shared memory:
 // on an H200 16 by 16 units of 4 by 4 numbers were best forward, and 8 by 8 of 4 by 8 on the way
-// back, ARCHITECTURE.md has the times. A software adapter computes one cube after the other, and
+// back, docs/design/flash.md has the times. A software adapter computes one cube after the other, and
 // the larger the blocks the better. With longer chunks units wait for each other less often.
 const ON_A_GPU: [[Layout; 2]; 2] = [
     [layout([16, 4, 1, 8]), layout([8, 4, 2, 8])],
