@@ -32,7 +32,7 @@ fn unknown_keys_are_told_with_the_nearest_and_where_they_belong() {
          known: d_model, heads, kv_heads, d_head, layers, encoder_layers, decoder_layers, \
          encoder_attention, decoder_attention, cross_attention, norm, final_norm, tying, \
          scale_embeddings, d_feed_forward, activation, positions, qk_norm, temperature, softcap, \
-         dropout, feed_forward_dropout, attention_dropout, bias, epsilon, kind",
+         entropy_penalty, dropout, feed_forward_dropout, attention_dropout, bias, epsilon, kind",
     );
     with(
         "[run]\nsteps = 8",
@@ -45,7 +45,7 @@ fn unknown_keys_are_told_with_the_nearest_and_where_they_belong() {
          keys of transformer: d_model, heads, kv_heads, d_head, layers, encoder_layers, \
          decoder_layers, encoder_attention, decoder_attention, cross_attention, norm, final_norm, \
          tying, scale_embeddings, d_feed_forward, activation, positions, qk_norm, temperature, \
-         softcap, dropout, feed_forward_dropout, attention_dropout, bias, epsilon",
+         softcap, entropy_penalty, dropout, feed_forward_dropout, attention_dropout, bias, epsilon",
     );
     with(
         "[optimiser]\nkind = \"sgd\"",
@@ -302,6 +302,11 @@ fn keys_must_fit_each_other() {
             "softcap = 30\ncross_attention = \"performer\"",
             "6:11: model.softcap: softcap is not supported by model.cross_attention = performer: \
              it computes no scores or weights",
+        ),
+        (
+            "entropy_penalty = 0.1\nencoder_attention = \"local-p\"",
+            "6:19: model.entropy_penalty: entropy_penalty is not supported by \
+             model.encoder_attention = local-p: its weights do not sum to one",
         ),
         (
             "kv_heads = 2\nencoder_attention = \"multi-query\"",

@@ -141,6 +141,7 @@ impl TransformerEncoderConfig {
             qk_norm: false,
             temperature: 1.0,
             softcap: None,
+            entropy_penalty: 0.0,
             dropout: self.dropout,
             feed_forward_dropout: self.feed_forward_dropout.unwrap_or(self.dropout),
             attention_dropout: self.attention_dropout,

@@ -1,6 +1,6 @@
 //! What a person can get wrong, with the field or the token it is about.
 
-use zoo_attention::{CannotDecode, Mechanism, MultiHeadError};
+use zoo_attention::{CannotDecode, Mechanism, MultiHeadError, NoEntropy};
 use zoo_spec::keys::InvalidValue;
 
 /// A model that cannot be made, or cannot take what it is given.
@@ -45,6 +45,9 @@ pub enum ModelError {
         /// Why it cannot.
         reason: &'static str,
     },
+    /// The weights of an attention have no entropy.
+    #[error(transparent)]
+    NoEntropy(#[from] NoEntropy),
     /// A token is outside of the vocabulary.
     #[error(
         "token {id} at place {place} of row {row} is outside of the vocabulary: it has {vocabulary} \

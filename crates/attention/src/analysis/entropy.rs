@@ -93,6 +93,11 @@ impl Entropies {
         }
     }
 
+    /// Of each query: `[batch, heads, seq_q]`, zero for those that see nothing.
+    pub(crate) fn of_queries(self) -> Tensor<3> {
+        self.entropy
+    }
+
     /// The mean over the queries of each head that see anything: `[batch, heads]`.
     pub(crate) fn of_heads(self) -> Tensor<2> {
         let [batch, heads, _] = self.entropy.dims();

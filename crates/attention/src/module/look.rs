@@ -41,6 +41,31 @@ impl MultiHeadAttention {
         explain_by(&weighing, query, key, &options, rows)
     }
 
+    /// The entropy of the weights of each query, in `f32`, with a gradient; zero for a query that
+    /// sees no key. Memory is that of [`head_entropy`](Self::head_entropy).
+    ///
+    /// # Shapes
+    ///
+    /// - query: `[batch, seq_q, d_model]`
+    /// - key: `[batch, seq_k, kdim]`
+    /// - result: `[batch, heads, seq_q]`
+    ///
+    /// # Errors
+    ///
+    /// [`NoEntropy`] for `retention` and `local-p`.
+    ///
+    /// # Panics
+    ///
+    /// As [`forward`](Self::forward).
+    pub fn query_entropy(
+        &self,
+        query: Tensor<3>,
+        key: Tensor<3>,
+        pattern: Pattern,
+    ) -> Result<Tensor<3>, NoEntropy> {
+        Ok(self.entropies(query, key, pattern)?.of_queries())
+    }
+
     /// How spread out each head looks: the mean [`entropy`](crate::entropy()) of the queries
     /// that see anything, in `f32`, with a gradient.
     ///

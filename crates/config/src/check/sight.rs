@@ -141,6 +141,7 @@ impl Heads {
         let is_alibi = self.0.positions == PositionEncoding::Alibi && looks != Looks::Across;
         let has_dropout = self.0.attention_dropout > 0.0;
         let has_temperature = self.0.temperature != 1.0;
+        let has_penalty = self.0.entropy_penalty != 0.0;
         let has_softcap = self.0.softcap.is_some();
         let options = capabilities.options;
         for (option_key, option, is_asked_for, support) in [
@@ -158,6 +159,12 @@ impl Heads {
                 options.temperature,
             ),
             ("model.softcap", "softcap", has_softcap, options.softcap),
+            (
+                "model.entropy_penalty",
+                "entropy_penalty",
+                has_penalty,
+                options.entropy,
+            ),
         ] {
             if let (true, Err(reason)) = (is_asked_for, support) {
                 let why = format!("{option} is not supported by {key} = {word}: {reason}");

@@ -185,7 +185,48 @@ fn padding_changes_nothing(mechanism: MechanismConfig, device: &Device) -> Resul
     same(of_short, model.forward(&alone))
 }
 
+/// The entropy of every attention of a batch with padding is that of its sequences by themselves,
+/// weighted by their lengths.
+fn entropy_ignores_padding(mechanism: MechanismConfig, device: &Device) -> Result<(), Failed> {
+    let model = model(&config(mechanism, PositionEncoding::None), device);
+    let of = |rows: &[Vec<u32>]| -> Result<f64, Failed> {
+        let tokens = Tokens::new(rows, model.limits(), device)?;
+        let (logits, entropy) = model.forward_with_entropy(&tokens)?;
+        same(logits, model.forward(&tokens))?;
+        Ok(f64::from(entropy.into_scalar::<f32>()))
+    };
+    let rows = rows();
+    let together = of(&rows)?;
+    let mut alone = 0.0;
+    for row in &rows {
+        alone += of(&[row.clone()])? * row.len() as f64;
+    }
+    let tokens: usize = rows.iter().map(Vec::len).sum();
+    let alone = alone / tokens as f64;
+    if together < 1e-3 || (together - alone).abs() > 1e-5 {
+        return Err(format!("{together} in a batch, {alone} by themselves").into());
+    }
+    Ok(())
+}
+
 const TESTS: &[(&str, Test)] = &[
+    ("entropy-ignores-padding", |device| {
+        entropy_ignores_padding(small_for_tests(Mechanism::Flash), device)
+    }),
+    ("entropy-ignores-padding-by-length", |device| {
+        entropy_ignores_padding(small_for_tests(Mechanism::BigBird), device)
+    }),
+    ("entropy-of-no-distribution-is-refused", |device| {
+        let model = model(
+            &config(Mechanism::Retention.into(), PositionEncoding::None),
+            device,
+        );
+        let tokens = Tokens::new(&rows(), model.limits(), device)?;
+        match model.forward_with_entropy(&tokens) {
+            Ok(_) => Err("retention has an entropy".into()),
+            Err(error) => equal(error.mechanism, Mechanism::Retention),
+        }
+    }),
     ("keys-of-attention-reach-it", |device| {
         let config = config(Mechanism::Flash.into(), PositionEncoding::None);
         let given = Tokens::new(&rows(), config.init(device).limits(), device)?;

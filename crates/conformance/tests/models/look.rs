@@ -125,7 +125,7 @@ fn a_transformer_looks_there(mechanism: MechanismConfig, device: &Device) -> Res
     };
     // Not across, or not ahead either.
     if let Err(ModelError::Mechanism { field, .. }) = config(&encoder, &cross).check() {
-        if field == "encoder_mechanism" {
+        if field == "encoder_attention" {
             encoder = MechanismConfig::from(Mechanism::Flash);
         }
         cross = MechanismConfig::from(Mechanism::Flash);

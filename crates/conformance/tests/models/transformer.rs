@@ -245,7 +245,7 @@ fn padding_changes_nothing(mechanism: MechanismConfig, device: &Device) -> Resul
     let mut config = everywhere.clone();
     // Not across, or not ahead either.
     if let Err(ModelError::Mechanism { field, .. }) = config.check() {
-        if field == "encoder_mechanism" {
+        if field == "encoder_attention" {
             config = config.with_encoder_attention(MechanismConfig::from(Mechanism::Flash));
         }
         config = config.with_cross_attention(MechanismConfig::from(Mechanism::Flash));

@@ -68,6 +68,7 @@ impl DecoderLayer {
             places,
             |places| sight.attend(&self.attention, places),
             |places| {
+                sight.add_entropy(&self.cross_attention, &places, other, &seen);
                 let other = || other.clone();
                 self.cross_attention.forward(places, other(), other(), seen)
             },

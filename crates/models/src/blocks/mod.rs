@@ -29,7 +29,7 @@ pub use self::encoder::EncoderLayer;
 pub use self::feed_forward::FeedForward;
 pub(crate) use self::plan::{LayerPlan, learned, linear};
 pub use self::positions::AddedPositions;
-pub(crate) use self::self_attention::Sight;
+pub(crate) use self::self_attention::{Entropies, Sight};
 use crate::ModelError;
 
 /// Places that a cache has room for to begin with; it grows when it is full.

@@ -5,10 +5,11 @@
 //! lengths. But some mechanisms take their sizes from the number of places, padding
 //! included: these attend to sequences of one length at a time.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use burn::tensor::Tensor;
-use zoo_attention::{DecodeCache, MultiHeadAttention, Pattern};
+use burn::tensor::{Tensor, TensorData};
+use zoo_attention::{DecodeCache, MultiHeadAttention, NoEntropy, Pattern};
 use zoo_spec::Padding;
 
 use crate::tokens::row_numbers;
@@ -20,6 +21,22 @@ pub(crate) struct Sight<'a> {
     pub(crate) lengths: &'a [usize],
     /// Whether places see what is before them alone.
     pub(crate) is_causal: bool,
+    /// Where the entropy of each attention is added, if it is asked for.
+    pub(crate) entropies: Option<&'a Entropies>,
+}
+
+/// The entropies of the attentions of a forward pass, each averaged over heads and over the queries
+/// that are not padding.
+#[derive(Debug, Default)]
+pub(crate) struct Entropies(RefCell<Vec<Result<Tensor<1>, NoEntropy>>>);
+
+impl Entropies {
+    /// Their mean over all attentions.
+    pub(crate) fn mean(self) -> Result<Tensor<1>, NoEntropy> {
+        let all = self.0.into_inner();
+        let all = all.into_iter().collect::<Result<Vec<_>, _>>()?;
+        Ok(Tensor::cat(all, 0).mean())
+    }
 }
 
 impl Sight<'_> {
@@ -45,7 +62,33 @@ impl Sight<'_> {
             Padding::Masked if self.is_causal => unpadded,
             Padding::Masked => lengths(),
         };
+        self.add_entropy(attention, &places, &places, &pattern);
         attention.forward(places.clone(), places.clone(), places, pattern)
+    }
+
+    /// Adds the entropy of an attention of these sequences, if it is asked for.
+    pub(super) fn add_entropy(
+        &self,
+        attention: &MultiHeadAttention,
+        query: &Tensor<3>,
+        key: &Tensor<3>,
+        pattern: &Pattern,
+    ) {
+        let Some(Entropies(entropies)) = self.entropies else {
+            return;
+        };
+        let entropy = attention.query_entropy(query.clone(), key.clone(), pattern.clone());
+        let mean = entropy.map(|entropy| {
+            let [batch, heads, seq] = entropy.dims();
+            let counted = self.lengths.iter().flat_map(|length| {
+                (0..seq).map(move |position| f32::from(u8::from(position < *length)))
+            });
+            let counted = TensorData::new(counted.collect::<Vec<f32>>(), [batch, 1, seq]);
+            let counted = Tensor::<3>::from_data(counted, (&entropy.device(), entropy.dtype()));
+            let count = heads * self.lengths.iter().sum::<usize>();
+            (entropy * counted).sum().div_scalar(count.max(1) as f64)
+        });
+        entropies.borrow_mut().push(mean);
     }
 
     /// Where every place looks, of sequences without padding.
@@ -75,6 +118,7 @@ impl Sight<'_> {
             false => Pattern::Full,
         };
         let mut parts = Vec::new();
+        let of_groups = Entropies::default();
         for (length, rows) in &rows_of {
             let (length, count) = (*length, rows.len());
             let mut part = Vec::new();
@@ -83,6 +127,12 @@ impl Sight<'_> {
                     .clone()
                     .select(0, row_numbers(rows, &device))
                     .slice_dim(1, 0..length);
+                let group = Sight {
+                    lengths: &vec![length; count],
+                    is_causal: self.is_causal,
+                    entropies: self.entropies.map(|_| &of_groups),
+                };
+                group.add_entropy(attention, &own, &own, &pattern);
                 let pattern = pattern.clone();
                 part.push(attention.forward(own.clone(), own.clone(), own, pattern));
             }
@@ -91,6 +141,19 @@ impl Sight<'_> {
                 part.push(Tensor::zeros([count, seq - length, d_model], options));
             }
             parts.push(Tensor::cat(part, 1)); // [count, seq, d_model]
+        }
+        if let Some(Entropies(entropies)) = self.entropies {
+            // The mean of all queries, of which a group has as many as it has tokens.
+            let tokens = rows_of.iter().map(|(length, rows)| length * rows.len());
+            let shares = tokens
+                .filter(|tokens| *tokens > 0)
+                .map(|tokens| tokens as f64);
+            let all = self.lengths.iter().sum::<usize>().max(1) as f64;
+            let of_groups = of_groups.0.into_inner().into_iter().zip(shares);
+            let weighted = of_groups.map(|(mean, share)| Ok(mean?.mul_scalar(share / all)));
+            let weighted: Result<Vec<_>, NoEntropy> = weighted.collect();
+            let mean = weighted.map(|weighted| Tensor::cat(weighted, 0).sum());
+            entropies.borrow_mut().push(mean);
         }
         // Back into the order they came in.
         let mut order = vec![0; batch];

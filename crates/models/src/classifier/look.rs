@@ -37,6 +37,7 @@ impl Classifier {
         let sight = Sight {
             lengths: &lengths,
             is_causal: false,
+            entropies: None,
         };
         let mut layers = Vec::new();
         for layer in &self.layers {

@@ -31,12 +31,13 @@ mod look;
 use burn::module::{DisplaySettings, Module, ModuleDisplay, Param};
 use burn::nn::{Dropout, Embedding, LayerNorm, Linear};
 use burn::tensor::{Tensor, TensorData};
+use zoo_attention::NoEntropy;
 use zoo_kernels::{dropout, layer_norm};
 use zoo_spec::ClassifierSpec;
 
 pub use self::config::ClassifierConfig;
 pub use self::look::ClassifierLook;
-use crate::blocks::{AddedPositions, EncoderLayer, Sight};
+use crate::blocks::{AddedPositions, EncoderLayer, Entropies, Sight};
 use crate::{ContextAttention, Limits, Summary, Tokens};
 
 /// A model that says what class a sequence is of. Made by a [`ClassifierConfig`].
@@ -86,10 +87,34 @@ impl Classifier {
     ///
     /// If there are more places than were learned.
     pub fn forward(&self, tokens: &Tokens) -> Tensor<2> {
+        self.forward_noting(tokens, None)
+    }
+
+    /// [`forward`](Self::forward), and the mean entropy of the attention weights, `[1]`, to be
+    /// added to a loss.
+    ///
+    /// # Errors
+    ///
+    /// [`NoEntropy`] for a mechanism whose weights do not sum to one.
+    ///
+    /// # Panics
+    ///
+    /// As [`forward`](Self::forward).
+    pub fn forward_with_entropy(
+        &self,
+        tokens: &Tokens,
+    ) -> Result<(Tensor<2>, Tensor<1>), NoEntropy> {
+        let entropies = Entropies::default();
+        let logits = self.forward_noting(tokens, Some(&entropies));
+        Ok((logits, entropies.mean()?))
+    }
+
+    fn forward_noting(&self, tokens: &Tokens, entropies: Option<&Entropies>) -> Tensor<2> {
         let (mut places, lengths) = self.embedded(tokens);
         let sight = Sight {
             lengths: &lengths,
             is_causal: false,
+            entropies,
         };
         for layer in &self.layers {
             places = layer.forward(places, sight);

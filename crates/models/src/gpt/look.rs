@@ -23,6 +23,7 @@ impl Gpt {
         let sight = Sight {
             lengths: tokens.lengths(),
             is_causal: true,
+            entropies: None,
         };
         let mut looked = Vec::new();
         let mut places = self.embedded(tokens.ids(), 0);

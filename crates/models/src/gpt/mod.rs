@@ -27,12 +27,13 @@ mod look;
 use burn::module::{DisplaySettings, Module, ModuleDisplay};
 use burn::nn::{Dropout, Embedding, LayerNorm, Linear};
 use burn::tensor::{Int, Tensor};
+use zoo_attention::NoEntropy;
 use zoo_kernels::{dropout, layer_norm};
 use zoo_spec::GptSpec;
 
 pub use self::config::GptConfig;
 pub use self::generate::GptState;
-use crate::blocks::{AddedPositions, EncoderLayer, Sight, logits};
+use crate::blocks::{AddedPositions, EncoderLayer, Entropies, Sight, logits};
 use crate::{Limits, Summary, Tokens};
 
 /// A model that continues a text. Made by a [`GptConfig`].
@@ -79,9 +80,33 @@ impl Gpt {
     ///
     /// If there are more places than were learned.
     pub fn forward(&self, tokens: &Tokens) -> Tensor<3> {
+        self.forward_noting(tokens, None)
+    }
+
+    /// [`forward`](Self::forward), and the mean entropy of the attention weights, `[1]`, to be
+    /// added to a loss.
+    ///
+    /// # Errors
+    ///
+    /// [`NoEntropy`] for a mechanism whose weights do not sum to one.
+    ///
+    /// # Panics
+    ///
+    /// As [`forward`](Self::forward).
+    pub fn forward_with_entropy(
+        &self,
+        tokens: &Tokens,
+    ) -> Result<(Tensor<3>, Tensor<1>), NoEntropy> {
+        let entropies = Entropies::default();
+        let logits = self.forward_noting(tokens, Some(&entropies));
+        Ok((logits, entropies.mean()?))
+    }
+
+    fn forward_noting(&self, tokens: &Tokens, entropies: Option<&Entropies>) -> Tensor<3> {
         let sight = Sight {
             lengths: tokens.lengths(),
             is_causal: true,
+            entropies,
         };
         let places = self.embedded(tokens.ids(), 0);
         let places = self

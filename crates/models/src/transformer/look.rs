@@ -43,6 +43,7 @@ impl Transformer {
         let sight = Sight {
             lengths: source.lengths(),
             is_causal: false,
+            entropies: None,
         };
         let [mut encoder, mut decoder, mut cross] = [const { Vec::new() }; 3];
         let mut places = self.embedded_source(source);
@@ -53,6 +54,7 @@ impl Transformer {
         let sight = Sight {
             lengths: target.lengths(),
             is_causal: true,
+            entropies: None,
         };
         let vectors = &self.target_embedding;
         let mut places = self.embedded(vectors, &self.target_positions, target.ids(), 0);

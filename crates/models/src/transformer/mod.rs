@@ -28,13 +28,14 @@ mod look;
 use burn::module::{DisplaySettings, Module, ModuleDisplay};
 use burn::nn::{Dropout, Embedding, LayerNorm, Linear};
 use burn::tensor::{Int, Tensor};
+use zoo_attention::NoEntropy;
 use zoo_attention::Pattern;
 use zoo_kernels::{dropout, layer_norm};
 
 pub use self::config::TransformerConfig;
 pub use self::generate::TransformerState;
 pub use self::look::TransformerLook;
-use crate::blocks::{AddedPositions, DecoderLayer, EncoderLayer, Sight, logits};
+use crate::blocks::{AddedPositions, DecoderLayer, EncoderLayer, Entropies, Sight, logits};
 use crate::tokens::shown;
 use crate::{Limits, Summary, Tokens};
 
@@ -125,6 +126,27 @@ impl Transformer {
         self.decode(target, &self.encode(source))
     }
 
+    /// [`forward`](Self::forward), and the mean entropy of the weights of all attentions, `[1]`, to
+    /// be added to a loss.
+    ///
+    /// # Errors
+    ///
+    /// [`NoEntropy`] for a mechanism whose weights do not sum to one.
+    ///
+    /// # Panics
+    ///
+    /// As [`forward`](Self::forward).
+    pub fn forward_with_entropy(
+        &self,
+        source: &Tokens,
+        target: &Tokens,
+    ) -> Result<(Tensor<3>, Tensor<1>), NoEntropy> {
+        let entropies = Entropies::default();
+        let encoded = self.encode_noting(source, Some(&entropies));
+        let logits = self.decode_noting(target, &encoded, Some(&entropies));
+        Ok((logits, entropies.mean()?))
+    }
+
     /// Reads a source.
     ///
     /// # Shapes
@@ -135,9 +157,14 @@ impl Transformer {
     ///
     /// If there are more places than were learned.
     pub fn encode(&self, source: &Tokens) -> Encoded {
+        self.encode_noting(source, None)
+    }
+
+    fn encode_noting(&self, source: &Tokens, entropies: Option<&Entropies>) -> Encoded {
         let sight = Sight {
             lengths: source.lengths(),
             is_causal: false,
+            entropies,
         };
         let layers = self.encoder.layers.iter();
         let places = layers.fold(self.embedded_source(source), |places, layer| {
@@ -160,6 +187,15 @@ impl Transformer {
     ///
     /// As [`forward`](Self::forward).
     pub fn decode(&self, target: &Tokens, source: &Encoded) -> Tensor<3> {
+        self.decode_noting(target, source, None)
+    }
+
+    fn decode_noting(
+        &self,
+        target: &Tokens,
+        source: &Encoded,
+        entropies: Option<&Entropies>,
+    ) -> Tensor<3> {
         let [batch, ..] = source.places.dims();
         assert!(
             target.dims()[0] == batch,
@@ -169,6 +205,7 @@ impl Transformer {
         let sight = Sight {
             lengths: target.lengths(),
             is_causal: true,
+            entropies,
         };
         let vectors = &self.target_embedding;
         let mut places = self.embedded(vectors, &self.target_positions, target.ids(), 0);

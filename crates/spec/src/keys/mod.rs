@@ -140,6 +140,8 @@ pub const SHARE: Values = Values::Number(Range::SHARE);
 pub const POSITIVE: Values = Values::Number(Range::POSITIVE);
 /// A temperature of attention scores.
 pub const TEMPERATURE: Values = Values::Number(Range::TEMPERATURE);
+/// A coefficient of a loss term.
+pub const COEFFICIENT: Values = Values::Number(Range::COEFFICIENT);
 /// A cap of attention scores.
 pub const SOFTCAP: Values = Values::Number(Range::SOFTCAP);
 /// At least 0.

@@ -61,6 +61,12 @@ impl Range {
         most: Bound::At(1e30),
     };
 
+    /// A coefficient of a loss term, of either sign.
+    pub const COEFFICIENT: Self = Self {
+        least: Bound::At(-1e6),
+        most: Bound::At(1e6),
+    };
+
     /// Whether the number is in the range.
     pub fn contains(self, number: f64) -> bool {
         let above = match self.least {

@@ -80,6 +80,8 @@ pub struct SupportedOptions {
     pub dense_mask: Support,
     /// A temperature or another scale of the scores.
     pub temperature: Support,
+    /// The entropy of the weights: they are a distribution over the keys.
+    pub entropy: Support,
 }
 
 impl SupportedOptions {
@@ -91,6 +93,7 @@ impl SupportedOptions {
         dropout: Ok(()),
         dense_mask: Ok(()),
         temperature: Ok(()),
+        entropy: Ok(()),
     };
 
     /// None of them: the mechanism computes no scores that they could change.
@@ -101,8 +104,12 @@ impl SupportedOptions {
         dropout: NO_SCORES,
         dense_mask: Err("it accepts full and causal patterns, key lengths and key padding only"),
         temperature: NO_SCORES,
+        entropy: Ok(()),
     };
 }
+
+/// Why a mechanism has no entropy.
+pub(super) const NO_DISTRIBUTION: Support = Err("its weights do not sum to one");
 
 const NO_SCORES: Support = Err("it computes no scores or weights");
 

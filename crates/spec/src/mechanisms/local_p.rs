@@ -1,3 +1,4 @@
+use super::capabilities::NO_DISTRIBUTION;
 use super::{Capabilities, Difference, KvHeads, MechanismSpec, Padding, SupportedOptions};
 use crate::keys::LENGTH;
 
@@ -19,7 +20,10 @@ impl MechanismSpec for LocalP {
             bidirectional: Ok(()),
             decoding: Err("the position it predicts depends on the final length"),
             padding: Padding::NeedsKeyLengths,
-            options: SupportedOptions::ALL,
+            options: SupportedOptions {
+                entropy: NO_DISTRIBUTION,
+                ..SupportedOptions::ALL
+            },
             returns_weights: true,
             difference: Difference::HiddenKeys,
         }

@@ -1,3 +1,4 @@
+use super::capabilities::NO_DISTRIBUTION;
 use super::{Capabilities, Difference, KvHeads, MechanismSpec, Padding, SupportedOptions};
 use crate::keys::Values;
 
@@ -21,7 +22,10 @@ impl MechanismSpec for Retention {
             bidirectional: Err("it is causal"),
             decoding: Ok(()),
             padding: Padding::Masked,
-            options: SupportedOptions::NO_SCORES,
+            options: SupportedOptions {
+                entropy: NO_DISTRIBUTION,
+                ..SupportedOptions::NO_SCORES
+            },
             returns_weights: false,
             difference: Difference::Weights,
         }

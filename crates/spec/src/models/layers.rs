@@ -48,6 +48,9 @@ macro_rules! layer_keys {
                 /// Cap of the attention scores: `softcap · tanh(score / softcap)`.
                 softcap: Option<f64> = None, crate::keys::SOFTCAP,
                     crate::keys::Presence::Optional("no cap");
+                /// Coefficient of the mean entropy of the attention weights, which is added to the
+                /// training loss: above 0 sharpens attention, below 0 flattens it.
+                entropy_penalty: f64 = 0.0, crate::keys::COEFFICIENT;
                 /// Dropout of embeddings and of the output of each sublayer.
                 dropout: f64 = $dropout, crate::keys::SHARE;
                 /// Dropout within the feed-forward networks.
@@ -75,6 +78,7 @@ macro_rules! layer_keys {
                     qk_norm: spec.qk_norm,
                     temperature: spec.temperature,
                     softcap: spec.softcap,
+                    entropy_penalty: spec.entropy_penalty,
                     dropout: spec.dropout,
                     feed_forward_dropout: spec.feed_forward_dropout.unwrap_or(spec.dropout),
                     attention_dropout: spec.attention_dropout,
@@ -109,6 +113,8 @@ pub struct LayerSpec {
     pub temperature: f64,
     /// Cap of the attention scores.
     pub softcap: Option<f64>,
+    /// Coefficient of the mean entropy of the attention weights in the training loss.
+    pub entropy_penalty: f64,
     /// Dropout of embeddings and of the output of each sublayer.
     pub dropout: f64,
     /// Dropout within the feed-forward networks.

@@ -81,6 +81,19 @@ pub trait ClassificationModel: TaskModel {
     fn logits(&self, examples: &[&Self::Example], device: &Device)
     -> Result<Tensor<2>, ModelError>;
 
+    /// The logits of a training pass, and what is added to its loss.
+    ///
+    /// # Errors
+    ///
+    /// As [`logits`](Self::logits).
+    fn train_logits(
+        &self,
+        examples: &[&Self::Example],
+        device: &Device,
+    ) -> Result<(Tensor<2>, Option<Tensor<1>>), ModelError> {
+        Ok((self.logits(examples, device)?, None))
+    }
+
     /// What it says of a text, and where it attends to.
     ///
     /// # Errors
@@ -145,6 +158,21 @@ impl ClassificationModel for Classifier {
     fn logits(&self, examples: &[&LabelledIds], device: &Device) -> Result<Tensor<2>, ModelError> {
         let texts: Vec<&[u32]> = examples.iter().map(|it| it.ids.as_slice()).collect();
         Ok(self.forward(&Tokens::new(&texts, self.limits(), device)?))
+    }
+
+    fn train_logits(
+        &self,
+        examples: &[&LabelledIds],
+        device: &Device,
+    ) -> Result<(Tensor<2>, Option<Tensor<1>>), ModelError> {
+        let penalty = self.config().spec.entropy_penalty;
+        if penalty == 0.0 {
+            return Ok((self.logits(examples, device)?, None));
+        }
+        let texts: Vec<&[u32]> = examples.iter().map(|it| it.ids.as_slice()).collect();
+        let tokens = Tokens::new(&texts, self.limits(), device)?;
+        let (logits, entropy) = self.forward_with_entropy(&tokens)?;
+        Ok((logits, Some(entropy.mul_scalar(penalty))))
     }
 
     /// Every layer and head, and what is pooled.
@@ -368,10 +396,17 @@ impl<M: ClassificationModel> Task for Classification<M> {
     ) -> Result<Tensor<1>, ModelError> {
         let rows = examples.len();
         let right: Vec<i64> = examples.iter().map(|it| M::label(it) as i64).collect();
-        let logits = model.logits(examples, device)?; // [batch, classes]
+        let (logits, penalty) = match device.is_autodiff() {
+            true => model.train_logits(examples, device)?,
+            false => (model.logits(examples, device)?, None),
+        };
         let right = Tensor::from_data(TensorData::new(right, [rows]), &logits.device());
         let counts = vec![true; rows];
-        Ok(smoothed_cross_entropy(logits, right, &counts, smoothing))
+        let loss = smoothed_cross_entropy(logits, right, &counts, smoothing);
+        Ok(match penalty {
+            Some(penalty) => loss + penalty,
+            None => loss,
+        })
     }
 
     fn evaluate(

@@ -102,7 +102,12 @@ impl Task for LanguageModelling {
         let targets: Vec<&[u32]> = examples.iter().map(|it| it.target.as_slice()).collect();
         let inputs = Tokens::new(&inputs, model.limits(), device)?;
         let wanted = Tokens::new(&targets, model.limits(), device)?;
-        Ok(token_loss(model.forward(&inputs), &wanted, smoothing))
+        let penalty = model.config().spec.entropy_penalty;
+        if penalty == 0.0 || !device.is_autodiff() {
+            return Ok(token_loss(model.forward(&inputs), &wanted, smoothing));
+        }
+        let (logits, entropy) = model.forward_with_entropy(&inputs)?;
+        Ok(token_loss(logits, &wanted, smoothing) + entropy.mul_scalar(penalty))
     }
 
     fn evaluate(

@@ -56,6 +56,17 @@ pub trait TranslationModel: TaskModel {
     /// What it predicts for each token of a target, `[batch, target, vocabulary]`.
     fn logits(&self, source: &Tokens, target: &Tokens) -> Tensor<3>;
 
+    /// The logits of a training pass, and what is added to its loss.
+    ///
+    /// # Errors
+    ///
+    /// [`ModelError`] if there is no such addition for the model's mechanisms.
+    fn train_logits(
+        &self,
+        source: &Tokens,
+        target: &Tokens,
+    ) -> Result<(Tensor<3>, Option<Tensor<1>>), ModelError>;
+
     /// The texts that it writes for each source, the best first.
     ///
     /// # Errors
@@ -117,6 +128,19 @@ impl TranslationModel for Transformer {
         self.forward(source, target)
     }
 
+    fn train_logits(
+        &self,
+        source: &Tokens,
+        target: &Tokens,
+    ) -> Result<(Tensor<3>, Option<Tensor<1>>), ModelError> {
+        let penalty = self.config().spec.entropy_penalty;
+        if penalty == 0.0 {
+            return Ok((self.forward(source, target), None));
+        }
+        let (logits, entropy) = self.forward_with_entropy(source, target)?;
+        Ok((logits, Some(entropy.mul_scalar(penalty))))
+    }
+
     fn write(
         &self,
         source: &Tokens,
@@ -171,14 +195,21 @@ impl TranslationModel for Seq2Seq {
     }
 
     fn logits(&self, source: &Tokens, target: &Tokens) -> Tensor<3> {
+        self.forward(source, target, 1.0, 0).logits
+    }
+
+    fn train_logits(
+        &self,
+        source: &Tokens,
+        target: &Tokens,
+    ) -> Result<(Tensor<3>, Option<Tensor<1>>), ModelError> {
         let teacher_forcing = self.config().spec.teacher_forcing;
-        let device = &source.ids().device();
-        // Predicted tokens are fed while training only.
-        match teacher_forcing < 1.0 && device.is_autodiff() {
-            true => self.forward(source, target, teacher_forcing, next_seed(device)),
-            false => self.forward(source, target, 1.0, 0),
+        if teacher_forcing == 1.0 {
+            return Ok((self.logits(source, target), None));
         }
-        .logits
+        let seed = next_seed(&source.ids().device());
+        let output = self.forward(source, target, teacher_forcing, seed);
+        Ok((output.logits, None))
     }
 
     fn write(
@@ -306,11 +337,16 @@ impl<M: TranslationModel> Task for Translation<M> {
         let source = Tokens::new(&sources, of_source, device)?;
         let input = Tokens::new(&inputs, of_target, device)?;
         let output = Tokens::new(&outputs, of_target, device)?;
-        Ok(token_loss(
-            model.logits(&source, &input),
-            &output,
-            smoothing,
-        ))
+        if !device.is_autodiff() {
+            let logits = model.logits(&source, &input);
+            return Ok(token_loss(logits, &output, smoothing));
+        }
+        let (logits, penalty) = model.train_logits(&source, &input)?;
+        let loss = token_loss(logits, &output, smoothing);
+        Ok(match penalty {
+            Some(penalty) => loss + penalty,
+            None => loss,
+        })
     }
 
     fn evaluate(

@@ -20,6 +20,8 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
             beams_are_not_for_validations,
             it_stops_when_validation_gets_no_better,
             the_rate_goes_as_the_schedule_says,
+            an_entropy_penalty_is_part_of_the_training_loss,
+            teacher_forcing_changes_training_alone,
         ]
     );
     trials.extend(in_half_precisions(
@@ -279,6 +281,52 @@ fn the_rate_goes_as_the_schedule_says(opened: &Opened) {
         let share = pair[1] / pair[0];
         assert!(share == 1.0 || share == 0.5, "{plateau:?}");
     }
+}
+
+/// The first losses of a run in which nothing is sampled.
+fn first_losses(opened: &Opened, model: &str) -> [f64; 2] {
+    let folder = Folder::new();
+    let sections = format!(
+        "data = {{ kind = \"copy\", symbols = 3, max_length = 4, train_size = 8, valid_size = 4, \
+         test_size = 0 }}\nmodel = {model}\ntraining.steps = 1\ntraining.log_every = 1\n\
+         validation.every = 1\noptimizer.learning_rate = 1e-9\nschedule.warmup = 0"
+    );
+    let config = config_of(opened, &folder, "one", &sections);
+    let finished = train(&config, &quiet()).unwrap_or_else(|error| panic!("{model}: {error}"));
+    ["train.csv", "valid.csv"].map(|table| column(&finished.folder.file(table), "loss")[0])
+}
+
+fn an_entropy_penalty_is_part_of_the_training_loss(opened: &Opened) {
+    let of = |penalty: f64| {
+        let sizes = "d_model = 8, heads = 2, layers = 1, dropout = 0.0";
+        let model = format!("{{ kind = \"transformer\", {sizes}, entropy_penalty = {penalty:?} }}");
+        first_losses(opened, &model)
+    };
+    let [[plain, valid], [once, valid_once], [twice, _]] = [0.0, 1.0, 2.0].map(of);
+    assert!(once > plain + 0.1, "{plain} and {once}");
+    assert!(
+        (twice - plain - 2.0 * (once - plain)).abs() < 1e-4,
+        "{plain}, {once}, {twice}"
+    );
+    assert!(
+        (valid - valid_once).abs() < 1e-5,
+        "{valid} and {valid_once}"
+    );
+}
+
+fn teacher_forcing_changes_training_alone(opened: &Opened) {
+    let of = |teacher_forcing: f64| {
+        let sizes = "d_embedding = 8, d_hidden = 8, dropout = 0.0";
+        let model =
+            format!("{{ kind = \"seq2seq\", {sizes}, teacher_forcing = {teacher_forcing:?} }}");
+        first_losses(opened, &model)
+    };
+    let [[always, valid], [never, valid_never]] = [1.0, 0.0].map(of);
+    assert!((always - never).abs() > 1e-4, "{always} and {never}");
+    assert!(
+        (valid - valid_never).abs() < 1e-5,
+        "{valid} and {valid_never}"
+    );
 }
 
 fn mixed_precision(opened: &Opened, precision: Dtype) {
