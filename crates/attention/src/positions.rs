@@ -4,6 +4,22 @@ use burn::tensor::{Tensor, TensorData};
 
 use crate::precision::{narrow, widen};
 
+/// How a head learns the positions of queries and keys.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Positions {
+    /// It does not.
+    None,
+    /// Queries and keys are rotated by their position:
+    /// Su et al., [RoFormer](https://arxiv.org/abs/2104.09864), 2021.
+    Rotary {
+        /// How slow the slowest turn is; 10,000 in the paper.
+        theta: f64,
+    },
+    /// Scores fall with the distance, by the usual [slopes](alibi_slopes).
+    Alibi,
+}
+
 /// The slopes of ALiBi for so many heads: how much the score of a key falls with each
 /// place it is away from the query.
 ///

@@ -1,9 +1,10 @@
 //! How each mechanism weighs keys, apart from how it gets by without writing that out.
 
 use burn::tensor::Tensor;
+use zoo_spec::Lsh;
 
+use crate::mechanisms::hard::Choice;
 use crate::scan::FeatureMap;
-use crate::{Choice, Lsh};
 
 /// What makes weights of queries and keys.
 pub(crate) enum Weighing {

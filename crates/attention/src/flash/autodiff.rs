@@ -9,7 +9,8 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Autodiff, AutodiffBackend, Backend};
 use zoo_kernels::autodiff::SecondGradient;
 
-use super::ops::{Arrived, Bias, MoreHidden, Saved, TiledBackward, TiledForward, TiledSettings};
+use super::call::{Arrived, Bias, MoreHidden, Saved, TiledSettings};
+use super::ops::{TiledBackward, TiledForward};
 
 /// What the backward pass of the context starts from.
 #[derive(Debug, Clone)]

@@ -7,8 +7,10 @@ use burn::backend::TensorMetadata;
 use burn::backend::tensor::FloatTensor;
 use zoo_kernels::hosts::Host;
 
+use super::call::{Arrived, Bias, InputGradients, MoreHidden, Saved, TiledSettings};
 use super::cpu::{self, Call, Heads, Upstream};
-use super::ops::{Arrived, Bias, InputGradients, MoreHidden, Saved, TiledSettings};
+#[cfg(any(feature = "flex", feature = "ndarray"))]
+use super::ops::{TiledBackward, TiledForward};
 use super::sight::Sights;
 use super::spread::Spread;
 
@@ -165,7 +167,8 @@ fn with_call<B: Host, R>(
 #[cfg(any(feature = "flex", feature = "ndarray"))]
 macro_rules! compute_on_the_host {
     ($backend:ty) => {
-        impl crate::flash::ops::TiledForward for $backend {
+        #[allow(deprecated)] // Burn 0.22 is the last to carry NdArray; we carry it.
+        impl TiledForward for $backend {
             fn tiled_forward(
                 query: FloatTensor<Self>,
                 key: FloatTensor<Self>,
@@ -178,7 +181,8 @@ macro_rules! compute_on_the_host {
             }
         }
 
-        impl crate::flash::ops::TiledBackward for $backend {
+        #[allow(deprecated)] // Burn 0.22 is the last to carry NdArray; we carry it.
+        impl TiledBackward for $backend {
             fn tiled_backward(
                 saved: Saved<Self>,
                 arrived: Arrived<Self>,
@@ -194,9 +198,4 @@ macro_rules! compute_on_the_host {
 compute_on_the_host!(burn::backend::Flex);
 
 #[cfg(feature = "ndarray")]
-#[allow(deprecated)] // Burn 0.22 is the last to carry NdArray; we carry it.
-mod ndarray {
-    use super::*;
-
-    compute_on_the_host!(burn::backend::NdArray);
-}
+compute_on_the_host!(burn::backend::NdArray);

@@ -2,8 +2,17 @@
 
 use burn::tensor::Tensor;
 
-use super::Flashed;
 use crate::precision::{narrow, widen};
+
+/// What [`flash_with_log_sum_exp`](crate::flash_with_log_sum_exp) returns.
+#[derive(Debug, Clone)]
+pub struct Flashed {
+    /// `[batch, heads, seq_q, d_value]`: for each query, the mean of the values it attends to.
+    pub context: Tensor<4>,
+    /// `[batch, heads, seq_q, 1]`: the logarithm of the sum of the exponentials of
+    /// each query's scores, in `f32`; -1e30 or less for a query that sees nothing.
+    pub log_sum_exp: Tensor<4>,
+}
 
 /// Joins what the same queries got from different keys, as if they had seen all of
 /// them at once: each part weighs as much as the exponentials of its scores sum up to.

@@ -30,6 +30,8 @@
 
 mod autodiff;
 mod body;
+#[allow(deprecated)] // Burn 0.22 is the last to carry NdArray and LibTorch; we carry them.
+mod call;
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
 mod cpu;
 #[cfg(feature = "cube")]
@@ -37,10 +39,10 @@ mod cube;
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
 mod host;
 #[cfg(feature = "tch")]
-#[allow(deprecated)] // Burn 0.22 is the last to carry LibTorch; we carry it.
+#[allow(deprecated)] // as above
 mod libtorch;
 mod merge;
-#[allow(deprecated)] // as above, and NdArray
+#[allow(deprecated)] // as above
 mod ops;
 mod portable;
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
@@ -60,22 +62,13 @@ use zoo_kernels::cpu::InstructionSet;
 pub(crate) use zoo_kernels::has_kernels as has_body;
 
 pub use self::body::Body;
-pub use self::merge::merge;
-use self::ops::{Bias, MoreHidden, TiledForward, TiledSettings};
+use self::call::{Bias, MoreHidden, TiledSettings};
+pub use self::merge::{Flashed, merge};
+use self::ops::TiledForward;
 pub(crate) use self::spread::Spread;
 use crate::pattern::rule::Rule;
 use crate::precision::{check, narrow, widen, widened};
 use crate::{AttentionOptions, AttentionShape};
-
-/// What [`flash_with_log_sum_exp`] returns.
-#[derive(Debug, Clone)]
-pub struct Flashed {
-    /// `[batch, heads, seq_q, d_value]`: for each query, the mean of the values it attends to.
-    pub context: Tensor<4>,
-    /// `[batch, heads, seq_q, 1]`: the logarithm of the sum of the exponentials of
-    /// each query's scores, in `f32`; -1e30 or less for a query that sees nothing.
-    pub log_sum_exp: Tensor<4>,
-}
 
 /// Attends without holding the weights.
 ///

@@ -18,6 +18,7 @@
 
 mod bias_gradient;
 mod call;
+mod tiling;
 
 use std::ops::Range;
 
@@ -26,19 +27,8 @@ use burn::backend::{Backend, Slice, TensorMetadata};
 
 use self::bias_gradient::BiasGradient;
 use self::call::{Call, Scored, Tile, zero};
-use super::ops::{Arrived, Bias, InputGradients, MoreHidden, Saved, TiledSettings};
-
-/// Queries and keys in a tile: large enough that a matmul of it is worth a call,
-/// small enough that the scores of a tile (256 KB a head) are cheap to hold.
-const TILE: usize = 256;
-
-/// Stands for minus infinity in the scores of hidden keys: infinities are not part of what
-/// WGSL promises, and two of them make a NaN. Half as large as the largest number, so that a
-/// difference of two scores is finite.
-const LOWEST: f32 = -2e38;
-
-/// The least score of a key that is not hidden, however negative its bias is.
-const LEAST_VISIBLE: f32 = -1e38;
+use self::tiling::{TILE, add_to, cat, tiles, transposed};
+use super::call::{Arrived, Bias, InputGradients, MoreHidden, Saved, TiledSettings};
 
 pub(super) fn forward<B: Backend>(
     query: FloatTensor<B>,
@@ -177,7 +167,7 @@ pub(super) fn backward<B: Backend>(
             let (query, key, value) = (finite(query.clone()), finite(key), finite(value));
             let d_context = finite(d_context.clone());
             let factors = call.factors(&tile);
-            let d_weights = B::float_matmul(d_context.clone(), turned::<B>(value));
+            let d_weights = B::float_matmul(d_context.clone(), transposed::<B>(value));
             let d_weights = call.drop_some(d_weights, factors.clone());
             let mean = if is_one_tile {
                 // The same number, rounded like what it is taken off from: where a
@@ -204,11 +194,11 @@ pub(super) fn backward<B: Backend>(
             let weights = call.drop_some(weights, factors);
             add_to::<B>(
                 &mut d_values[column],
-                B::float_matmul(turned::<B>(weights), d_context),
+                B::float_matmul(transposed::<B>(weights), d_context),
             );
             add_to::<B>(
                 &mut d_keys[column],
-                B::float_matmul(turned::<B>(d_products.clone()), query),
+                B::float_matmul(transposed::<B>(d_products.clone()), query),
             );
             add_to::<B>(&mut d_query, B::float_matmul(d_products, key));
         }
@@ -230,19 +220,9 @@ pub(super) fn backward<B: Backend>(
     }
 }
 
-fn tiles(length: usize) -> impl Iterator<Item = Range<usize>> {
-    (0..length)
-        .step_by(TILE)
-        .map(move |start| start..length.min(start + TILE))
-}
-
 /// The slice of rows `range` of a `[_, _, rows, _]` tensor.
 fn rows(range: &Range<usize>) -> [Slice; 3] {
     [Slice::full(), Slice::full(), Slice::from(range.clone())]
-}
-
-fn turned<B: Backend>(tensor: FloatTensor<B>) -> FloatTensor<B> {
-    B::float_swap_dims(tensor, 2, 3)
 }
 
 /// Column `at` of a `[_, _, _, columns]` tensor.
@@ -253,18 +233,4 @@ fn column<B: Backend>(tensor: &FloatTensor<B>, at: usize) -> FloatTensor<B> {
 
 fn larger<B: Backend>(a: FloatTensor<B>, b: FloatTensor<B>) -> FloatTensor<B> {
     B::float_max_dim(B::float_cat(vec![a, b], 3), 3)
-}
-
-fn add_to<B: Backend>(sum: &mut Option<FloatTensor<B>>, more: FloatTensor<B>) {
-    *sum = Some(match sum.take() {
-        Some(sum) => B::float_add(sum, more),
-        None => more,
-    });
-}
-
-fn cat<B: Backend>(mut tiles: Vec<FloatTensor<B>>, dim: usize) -> FloatTensor<B> {
-    match tiles.len() {
-        1 => tiles.remove(0),
-        _ => B::float_cat(tiles, dim),
-    }
 }

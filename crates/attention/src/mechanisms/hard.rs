@@ -22,6 +22,7 @@
 use burn::tensor::{Bool, FloatDType, Int, Tensor};
 use zoo_spec::Hard;
 
+pub use super::choice::Choice;
 use super::{Attention, Inputs, Mode, Output, Params};
 use crate::analysis::weighing::Weighing;
 use crate::counter::{draw, mix, row_key};
@@ -60,23 +61,6 @@ fn sampled(hard: &Hard, seed: u64) -> Choice {
         temperature: hard.temperature,
         seed,
     }
-}
-
-/// How the one key is chosen.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Choice {
-    /// The largest score, the first of several. Only values have a gradient: that by
-    /// queries and keys is none.
-    Best,
-    /// A sample: a key is taken as often as softmax would weigh it.
-    Sampled {
-        /// What scores and noise are divided by for the gradient: near zero it is that of
-        /// the choice made, and wild; large ones spread it over all keys.
-        temperature: f64,
-        /// Which noise. It follows from the seed and the place alone, the same on every
-        /// backend; a training step takes a new seed.
-        seed: u64,
-    },
 }
 
 /// Attends to one key alone; its weights are 1 for that and 0 for the others.

@@ -5,8 +5,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 
 use crate::counter::Normals;
 use crate::kept::Kept;
-use crate::mechanisms::performer::RedrawnFeatures;
-use crate::scan::FeatureMap;
+use crate::scan::{FeatureMap, RedrawnFeatures};
 
 /// Parameters of a mechanism, besides the projections of a module.
 #[derive(Module, Debug)]

@@ -16,6 +16,7 @@
 use burn::tensor::{Bool, DType, Device, FloatDType, Int, Tensor, TensorData};
 use zoo_spec::Standard;
 
+pub use super::attention::Attended;
 use super::{Attention, Inputs, Output, Params};
 use crate::finite::{FiniteRows, poison};
 use crate::precision::{check, narrow, widen};
@@ -30,16 +31,6 @@ impl Attention for Standard {
     fn is_flash(&self) -> bool {
         false
     }
-}
-
-/// What [`standard`] returns.
-#[derive(Debug, Clone)]
-pub struct Attended {
-    /// `[batch, heads, seq_q, d_value]`: for each query, the mean of the values it attends to.
-    pub context: Tensor<4>,
-    /// `[batch, heads, seq_q, seq_k]`: how much each query attends to each key, before
-    /// any are dropped.
-    pub weights: Tensor<4>,
 }
 
 /// Attends with every weight held in memory.

@@ -7,6 +7,7 @@ use zoo_spec::KvHeads;
 
 use super::{MultiHeadAttention, MultiHeadError};
 use crate::mechanisms::{self, HeadSizes, Mechanism, MechanismConfig};
+use crate::positions::Positions;
 
 /// Configuration of a [`MultiHeadAttention`]; `init` makes one.
 ///
@@ -71,22 +72,6 @@ pub struct MultiHeadAttentionConfig {
         default = "Initializer::KaimingUniform{gain: 1.0 / 3f64.sqrt(), fan_out_only: false}"
     )]
     pub initializer: Initializer,
-}
-
-/// How heads learn about places.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Positions {
-    /// They do not.
-    None,
-    /// Queries and keys are turned by their place:
-    /// Su et al., [RoFormer](https://arxiv.org/abs/2104.09864), 2021.
-    Rotary {
-        /// How slow the slowest turn is; 10,000 in the paper.
-        theta: f64,
-    },
-    /// Scores fall with the distance, by the usual [slopes](crate::alibi_slopes).
-    Alibi,
 }
 
 impl MultiHeadAttentionConfig {

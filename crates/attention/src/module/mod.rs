@@ -13,6 +13,7 @@
 mod check;
 mod config;
 mod decode;
+mod error;
 mod look;
 mod pytorch;
 mod work;
@@ -21,12 +22,13 @@ use burn::module::{Content, DisplaySettings, Module, ModuleDisplay};
 use burn::nn::{Dropout as DropoutLayer, Linear, RmsNorm};
 use burn::tensor::Tensor;
 
-pub use self::check::MultiHeadError;
-pub use self::config::{MultiHeadAttentionConfig, Positions};
+pub use self::config::MultiHeadAttentionConfig;
 pub use self::decode::Memory;
+pub use self::error::MultiHeadError;
 pub use self::look::NoEntropy;
 pub use self::pytorch::{PytorchWeights, PytorchWeightsError};
 use crate::mechanisms::{self, Inputs, Mechanism, MechanismConfig, MechanismParams, Mode, Output};
+pub use crate::positions::Positions;
 use crate::positions::rotate;
 use crate::seed::next_seed;
 use crate::{AttentionOptions, Dropout, Pattern, alibi_slopes};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::rule::{Sight, as_keys};
+use super::coverage::{Coverage, as_keys};
 
 /// The places of an example, in stretches of one document.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -31,7 +31,7 @@ impl Documents {
     }
 
     /// What queries at the places from `first` to `last` see of some keys.
-    pub(super) fn tile(&self, [first, last]: [i64; 2], keys: Range<usize>) -> Sight {
+    pub(super) fn tile(&self, [first, last]: [i64; 2], keys: Range<usize>) -> Coverage {
         let own = self.overlapping(&as_keys(first, last));
         let others = self.overlapping(&keys);
         // Mostly one or two of each.
@@ -43,7 +43,7 @@ impl Documents {
                 .all(|id| Some(id) == documents.clone().next())
         };
         let any = own.iter().any(meets);
-        Sight::by(!any, any && first >= 0 && one(own) && one(others))
+        Coverage::by(!any, any && first >= 0 && one(own) && one(others))
     }
 
     /// The stretches of a key's document that have places in a range; they may reach beyond it.

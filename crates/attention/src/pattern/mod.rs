@@ -6,6 +6,7 @@
 //! [plan](Pattern::plan) of the tiles that anybody sees.
 
 mod check;
+mod coverage;
 mod dense;
 mod documents;
 mod picture;
@@ -171,6 +172,30 @@ impl Pattern {
     /// block: Child et al., [Sparse Transformers](https://arxiv.org/abs/1904.10509), 2019.
     pub fn fixed(block: usize, summary: usize) -> Self {
         Self::Block { size: block }.or(Self::Summaries { block, summary })
+    }
+
+    /// A query sees the keys for which a function of its place and theirs says so.
+    ///
+    /// The last query is level with the last key: with more queries than keys, the first ones
+    /// have places below zero. The same two places must have the same answer each time.
+    ///
+    /// The function is asked about every pair once for a plan, and about the pairs of tiles that
+    /// are seen in part whenever they are computed. What another pattern beside it, joined by
+    /// [`and`](Self::and), shows to nobody, it is not asked about: a window around a sparse
+    /// function makes a long sequence cheap. A plan is kept for as long as the pattern is cloned
+    /// and not made anew.
+    ///
+    /// ```
+    /// # use zoo_attention::Pattern;
+    /// // The neighbours at distances 0, 1, 2, 4, 8, ..., behind.
+    /// let log_sparse = Pattern::sees(|query, key| {
+    ///     let behind = query - key;
+    ///     behind == 0 || (behind > 0 && behind.unsigned_abs().is_power_of_two())
+    /// });
+    /// let near = log_sparse.and(Pattern::Window { left: 512, right: 0 });
+    /// ```
+    pub fn sees(sees: impl Fn(i64, i64) -> bool + Send + Sync + 'static) -> Self {
+        Self::Sees(Sees::new(sees))
     }
 
     /// Sees only what both see.

@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Pattern;
-use super::rule::{Rule, Sight};
+use super::coverage::Coverage;
+use super::rule::Rule;
 use crate::AttentionShape;
 use crate::kept::Kept;
 
@@ -102,8 +103,8 @@ impl TilePlan {
         let rows = Rows::new(shape, tile, |queries, keys| {
             (0..examples)
                 .map(|example| rule.tile(shape, example, queries.clone(), keys.clone()))
-                .reduce(|a, b| if a == b { a } else { Sight::Part })
-                .unwrap_or(Sight::Nothing)
+                .reduce(|a, b| if a == b { a } else { Coverage::Partial })
+                .unwrap_or(Coverage::Masked)
         });
         Self {
             tile,
@@ -197,7 +198,7 @@ impl Rows {
     fn new(
         shape: &AttentionShape,
         [tile_q, tile_k]: [usize; 2],
-        sight: impl Fn(Range<usize>, Range<usize>) -> Sight,
+        coverage: impl Fn(Range<usize>, Range<usize>) -> Coverage,
     ) -> Self {
         let mut rows = Self {
             runs: Vec::new(),
@@ -212,14 +213,14 @@ impl Rows {
             asked.push(0..across);
             while let Some(tiles) = asked.pop() {
                 let keys = tiles.start * tile_k..shape.seq_k.min(tiles.end * tile_k);
-                match sight(queries.clone(), keys) {
-                    Sight::Nothing => {}
-                    Sight::Part if tiles.len() > 1 => {
+                match coverage(queries.clone(), keys) {
+                    Coverage::Masked => {}
+                    Coverage::Partial if tiles.len() > 1 => {
                         let middle = tiles.start + tiles.len() / 2;
                         asked.push(middle..tiles.end);
                         asked.push(tiles.start..middle);
                     }
-                    sight => rows.add(first, tiles, sight == Sight::All),
+                    coverage => rows.add(first, tiles, coverage == Coverage::Full),
                 }
             }
             rows.ends.push(rows.runs.len());

@@ -5,31 +5,11 @@
 
 use std::ops::Range;
 
+use super::coverage::{Coverage, as_keys, bits_from};
 use super::documents::Documents;
 use super::sees::Sees;
 use super::summary::{Stairs, Summaries};
 use crate::AttentionShape;
-
-/// How much of a tile is seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sight {
-    /// No query sees any of its keys.
-    Nothing,
-    /// Some may see some.
-    Part,
-    /// Every query sees every key.
-    All,
-}
-
-impl Sight {
-    pub(super) fn by(nothing: bool, all: bool) -> Self {
-        match (nothing, all) {
-            (true, _) => Self::Nothing,
-            (_, true) => Self::All,
-            _ => Self::Part,
-        }
-    }
-}
 
 /// The structured part of a pattern; [`Pattern`](crate::Pattern) says what each means, but
 /// for `Stairs`, which only keys that were brought together have.
@@ -112,7 +92,7 @@ impl Rule {
         }
     }
 
-    /// What queries of `example` see of a tile. `Part` may be said of a tile that
+    /// What queries of `example` see of a tile. `Partial` may be said of a tile that
     /// is seen as a whole or not at all; nothing else may be wrong.
     pub(crate) fn tile(
         &self,
@@ -120,13 +100,13 @@ impl Rule {
         example: usize,
         queries: Range<usize>,
         keys: Range<usize>,
-    ) -> Sight {
+    ) -> Coverage {
         // The places of the first and the last of each.
         let [first, last] = [queries.start, queries.end - 1].map(|i| place(shape, i));
         let (first_key, last_key) = (keys.start as i64, keys.end as i64 - 1);
         match self {
-            Self::Full => Sight::All,
-            Self::Causal => Sight::by(first_key > last, last_key <= first),
+            Self::Full => Coverage::Full,
+            Self::Causal => Coverage::by(first_key > last, last_key <= first),
             Self::Window { left, right } => {
                 window_tile([first, last], [first_key, last_key], [*left, *right])
             }
@@ -140,7 +120,7 @@ impl Rule {
             Self::Block { size } => {
                 let [first, last, first_key, last_key] =
                     [first, last, first_key, last_key].map(|at| at.div_euclid(*size as i64));
-                Sight::by(
+                Coverage::by(
                     last_key < first || first_key > last,
                     first == last && first == first_key && first == last_key,
                 )
@@ -155,13 +135,13 @@ impl Rule {
                     any |= count > 0;
                     every &= count == blocks.len();
                 }
-                Sight::by(!any, every)
+                Coverage::by(!any, every)
             }
             Self::Strided { stride } => {
                 let stride = *stride as i64;
                 let (least, most) = (first - last_key, last - first_key);
                 let below = most.div_euclid(stride) * stride;
-                Sight::by(
+                Coverage::by(
                     below < least,
                     stride == 1 || (least == most && below == least),
                 )
@@ -169,7 +149,7 @@ impl Rule {
             Self::Global(places) => {
                 let seen = within(places, &keys).len();
                 let seeing = within(places, &as_keys(first, last)).len();
-                Sight::by(
+                Coverage::by(
                     seen + seeing == 0,
                     seen == keys.len() || seeing == queries.len(),
                 )
@@ -177,23 +157,23 @@ impl Rule {
             Self::Documents(documents) => documents[example].tile([first, last], keys),
             Self::KeyLengths(lengths) => {
                 let length = lengths[example];
-                Sight::by(keys.start >= length, keys.end <= length)
+                Coverage::by(keys.start >= length, keys.end <= length)
             }
             Self::Sees(sees) => sees.tile(first..last + 1, first_key..last_key + 1),
             Self::And(a, b) => match a.tile(shape, example, queries.clone(), keys.clone()) {
-                Sight::Nothing => Sight::Nothing,
-                Sight::All => b.tile(shape, example, queries, keys),
-                Sight::Part => match b.tile(shape, example, queries, keys) {
-                    Sight::Nothing => Sight::Nothing,
-                    _ => Sight::Part,
+                Coverage::Masked => Coverage::Masked,
+                Coverage::Full => b.tile(shape, example, queries, keys),
+                Coverage::Partial => match b.tile(shape, example, queries, keys) {
+                    Coverage::Masked => Coverage::Masked,
+                    _ => Coverage::Partial,
                 },
             },
             Self::Or(a, b) => {
                 let a = a.tile(shape, example, queries.clone(), keys.clone());
                 let b = b.tile(shape, example, queries, keys);
-                Sight::by(
-                    a == Sight::Nothing && b == Sight::Nothing,
-                    a == Sight::All || b == Sight::All,
+                Coverage::by(
+                    a == Coverage::Masked && b == Coverage::Masked,
+                    a == Coverage::Full || b == Coverage::Full,
                 )
             }
         }
@@ -310,17 +290,12 @@ fn window_tile(
     [first, last]: [i64; 2],
     [first_key, last_key]: [i64; 2],
     sides: [usize; 2],
-) -> Sight {
+) -> Coverage {
     let [left, right] = sides.map(|side| side as i64);
-    Sight::by(
+    Coverage::by(
         first_key > last.saturating_add(right) || last_key < first.saturating_sub(left),
         last_key <= first.saturating_add(right) && first_key >= last.saturating_sub(left),
     )
-}
-
-/// The places from `first` to `last` that are keys.
-pub(super) fn as_keys(first: i64, last: i64) -> Range<usize> {
-    first.max(0) as usize..(last + 1).max(0) as usize
 }
 
 /// Those of some sorted numbers that lie in a range.
@@ -335,15 +310,6 @@ fn sorted(numbers: &[usize]) -> Vec<usize> {
     numbers.sort_unstable();
     numbers.dedup();
     numbers
-}
-
-/// All bits from `place` on.
-pub(super) fn bits_from(place: i64) -> u64 {
-    match place {
-        ..=0 => u64::MAX,
-        1..=63 => u64::MAX << place,
-        _ => 0,
-    }
 }
 
 #[cfg(test)]

@@ -5,52 +5,30 @@ use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::Pattern;
-use super::rule::Sight;
+use super::coverage::Coverage;
 
-/// A function that says which keys a query sees, by their places. See [`Pattern::sees`].
+/// A function that says which keys a query sees, by their places. See [`Pattern::sees`](super::Pattern::sees).
 #[derive(Clone)]
 pub struct Sees(Arc<dyn Fn(i64, i64) -> bool + Send + Sync>);
-
-impl Pattern {
-    /// A query sees the keys for which a function of its place and theirs says so.
-    ///
-    /// The last query is level with the last key: with more queries than keys, the first ones
-    /// have places below zero. The same two places must have the same answer each time.
-    ///
-    /// The function is asked about every pair once for a plan, and about the pairs of tiles that
-    /// are seen in part whenever they are computed. What another pattern beside it, joined by
-    /// [`and`](Self::and), shows to nobody, it is not asked about: a window around a sparse
-    /// function makes a long sequence cheap. A plan is kept for as long as the pattern is cloned
-    /// and not made anew.
-    ///
-    /// ```
-    /// # use zoo_attention::Pattern;
-    /// // The neighbours at distances 0, 1, 2, 4, 8, ..., behind.
-    /// let log_sparse = Pattern::sees(|query, key| {
-    ///     let behind = query - key;
-    ///     behind == 0 || (behind > 0 && behind.unsigned_abs().is_power_of_two())
-    /// });
-    /// let near = log_sparse.and(Pattern::Window { left: 512, right: 0 });
-    /// ```
-    pub fn sees(sees: impl Fn(i64, i64) -> bool + Send + Sync + 'static) -> Self {
-        Self::Sees(Sees(Arc::new(sees)))
-    }
-}
 
 /// More keys than this are not looked at together: that some may be seen is answer enough.
 const LOOKED_THROUGH: usize = 256;
 
 impl Sees {
+    /// The pattern of a function.
+    pub(super) fn new(sees: impl Fn(i64, i64) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(sees))
+    }
+
     /// Whether a query at a place sees a key.
     pub(super) fn one(&self, place: i64, key: i64) -> bool {
         (self.0)(place, key)
     }
 
     /// What queries at some places see of some keys.
-    pub(super) fn tile(&self, places: Range<i64>, keys: Range<i64>) -> Sight {
+    pub(super) fn tile(&self, places: Range<i64>, keys: Range<i64>) -> Coverage {
         if (keys.end - keys.start) as usize > LOOKED_THROUGH {
-            return Sight::Part;
+            return Coverage::Partial;
         }
         let (mut any, mut every) = (false, true);
         for key in keys {
@@ -60,11 +38,11 @@ impl Sees {
                     false => every = false,
                 }
                 if any && !every {
-                    return Sight::Part;
+                    return Coverage::Partial;
                 }
             }
         }
-        Sight::by(!any, every)
+        Coverage::by(!any, every)
     }
 
     /// Which of up to 64 queries, the first at a place, see a key.
@@ -102,7 +80,7 @@ impl fmt::Debug for Sees {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::AttentionShape;
+    use crate::{AttentionShape, Pattern};
 
     fn shape(seq: usize) -> AttentionShape {
         AttentionShape {

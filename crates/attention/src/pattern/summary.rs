@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::rule::{Sight, bits_from};
+use super::coverage::{Coverage, bits_from};
 
 /// The last `summary` keys of each block of `block`; all of them, if it has no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -14,13 +14,13 @@ pub(crate) struct Summaries {
 
 impl Summaries {
     /// What anybody sees of some keys.
-    pub(super) fn of(self, keys: Range<usize>) -> Sight {
+    pub(super) fn of(self, keys: Range<usize>) -> Coverage {
         let block_of = |key: usize| key / self.block;
         let last_of_block = (block_of(keys.start) + 1).saturating_mul(self.block);
         let first_summary = last_of_block.saturating_sub(self.summary);
         let is_one_stretch =
             self.summary >= self.block || block_of(keys.start) == block_of(keys.end - 1);
-        Sight::by(
+        Coverage::by(
             self.summary == 0 || first_summary >= keys.end,
             self.has(keys.start) && is_one_stretch,
         )
@@ -50,13 +50,13 @@ pub(crate) enum Steps {
 }
 
 impl Stairs {
-    pub(super) fn tile(self, queries: Range<usize>, keys: Range<usize>) -> Sight {
+    pub(super) fn tile(self, queries: Range<usize>, keys: Range<usize>) -> Coverage {
         let steps = |range: Range<usize>, size: usize| [range.start / size, (range.end - 1) / size];
         let [first, last] = steps(queries, self.rise);
         let [first_key, last_key] = steps(keys, self.run);
         match self.seen {
-            Steps::Before => Sight::by(first_key >= last, last_key < first),
-            Steps::Others => Sight::by(
+            Steps::Before => Coverage::by(first_key >= last, last_key < first),
+            Steps::Others => Coverage::by(
                 [first, last, last_key] == [first_key; 3],
                 last_key < first || first_key > last,
             ),

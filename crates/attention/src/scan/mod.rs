@@ -4,6 +4,7 @@
 pub(crate) mod chunked;
 mod features;
 pub(crate) mod heads;
+mod redraw;
 mod sight;
 mod state;
 mod weights;
@@ -12,6 +13,7 @@ use burn::tensor::Tensor;
 
 pub(crate) use self::chunked::causal;
 pub use self::features::{FeatureMap, RandomFeatures};
+pub use self::redraw::RedrawnFeatures;
 pub(crate) use self::sight::Sight;
 pub use self::state::LinearState;
 pub(crate) use self::weights::{linear_weights, retention_weights};

@@ -1,8 +1,8 @@
 //! The step on numbers in memory.
 
 use super::Step;
+use crate::cpu::dispatch;
 use crate::cpu::parallel::{for_each, rows_per_task};
-use crate::dispatch;
 
 /// Takes the step: `tensor`, `first` and `second` are written over.
 pub(super) fn adam_step(

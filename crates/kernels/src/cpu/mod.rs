@@ -2,16 +2,17 @@
 //!
 //! A kernel is either written over [`Simd`], or is a plain loop over chunks that the compiler
 //! vectorizes. Both are compiled once for each [`InstructionSet`] by
-//! [`dispatch!`](crate::dispatch); which one runs is decided when it runs. Plain loops sum by
+//! [`dispatch!`]; which one runs is decided when it runs. Plain loops sum by
 //! `LANES` partial sums, so that a compiler may put them side by side, and so that they are
 //! the same whatever the processor. Rows of a batch are spread over threads by [`parallel`].
 
-mod dispatch;
 pub(crate) mod exp;
+mod instruction_set;
+pub mod matmul;
 pub mod parallel;
 mod simd;
 
-pub use self::dispatch::InstructionSet;
+pub use self::instruction_set::{InstructionSet, dispatch};
 #[cfg(target_arch = "x86_64")]
 pub use self::simd::{Avx2, Avx512};
 pub use self::simd::{Portable, Simd, sigmoid, tanh};

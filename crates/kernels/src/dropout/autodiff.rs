@@ -6,8 +6,8 @@ use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops};
 use burn::backend::tensor::FloatTensor;
 
-use super::Forgetting;
 use super::ops::{DropoutOp, relu_dropout_backward};
+use super::settings::Forgetting;
 use crate::autodiff::record;
 use crate::hosts::Host;
 

@@ -1,9 +1,9 @@
 //! Forgetting numbers in memory, some blocks to a thread.
 
-use super::Forgetting;
 use super::draw::{BLOCK, block_key};
+use super::settings::Forgetting;
+use crate::cpu::dispatch;
 use crate::cpu::parallel::{for_each, rows_per_task};
-use crate::dispatch;
 use crate::random::draw;
 
 /// What is done to a block.

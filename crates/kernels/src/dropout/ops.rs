@@ -3,7 +3,8 @@
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, TensorMetadata, backend_extension};
 
-use super::{Forgetting, cpu};
+use super::cpu;
+use super::settings::Forgetting;
 use crate::hosts::Host;
 
 /// The three, forward. All tensors are `f32`.

@@ -1,8 +1,8 @@
 //! The norm of numbers in memory, some rows to a thread.
 
+use crate::cpu::dispatch;
 use crate::cpu::parallel::{for_each, map, rows_per_task};
 use crate::cpu::{LANES, sum};
-use crate::dispatch;
 
 /// Writes the norm of every row, and returns the mean and the factor of each.
 pub(super) fn forward(

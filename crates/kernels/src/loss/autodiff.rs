@@ -6,7 +6,8 @@ use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::tensor::FloatTensor;
 
-use super::ops::{CrossEntropyOp, Settings, scaled, with_gradient};
+use super::ops::{CrossEntropyOp, scaled, with_gradient};
+use super::settings::Settings;
 use crate::hosts::Host;
 
 #[derive(Debug)]

@@ -1,11 +1,10 @@
 //! The loss of numbers in memory, some rows to a thread.
 
-use super::PADDING;
-use super::ops::Settings;
+use super::settings::{PADDING, Settings};
+use crate::cpu::dispatch;
 use crate::cpu::exp::exp_of_negative;
 use crate::cpu::parallel::{for_each, map, rows_per_task};
 use crate::cpu::{LANES, sum};
-use crate::dispatch;
 
 /// How the classes of a row are weighed.
 #[derive(Debug, Clone, Copy)]

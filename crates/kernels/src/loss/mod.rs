@@ -16,17 +16,16 @@ mod autodiff;
 mod cpu;
 #[allow(deprecated)] // Burn 0.22 is the last to carry NdArray and LibTorch; we carry them.
 mod ops;
+mod settings;
 
 use burn::backend::Dispatch;
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{DType, Int, Tensor, TensorData};
 
-use self::ops::{CrossEntropyOp, Settings};
+use self::ops::CrossEntropyOp;
+use self::settings::{PADDING, Settings};
 use crate::hosts::location::can_be_at_hand;
 use crate::precision::{cast, widen};
-
-/// The class of a row that does not count.
-const PADDING: u32 = u32::MAX;
 
 /// The cross-entropy, averaged over the rows that count; 0 if none does.
 ///

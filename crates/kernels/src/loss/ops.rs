@@ -1,20 +1,11 @@
 //! The op of the backends whose tensors lie in the host's memory.
 
-use std::sync::Arc;
-
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, backend_extension};
 
 use super::cpu;
+use super::settings::Settings;
 use crate::hosts::Host;
-
-/// What the op is told besides the logits.
-#[derive(Debug, Clone)]
-pub(crate) struct Settings {
-    pub(crate) classes: usize,
-    pub(crate) targets: Arc<[u32]>,
-    pub(crate) smoothing: f64,
-}
 
 /// The loss, forward. The logits are `f32`.
 #[backend_extension(

@@ -3,16 +3,41 @@
 use std::ops::Range;
 
 use zoo_kernels::cpu::Simd;
+use zoo_kernels::cpu::dispatch;
+use zoo_kernels::cpu::matmul::{Accumulate, Scalars, matmul};
 
+use super::call::{Call, Out, STATS, Tile, Upstream};
 use super::finite::{add_non_finite_by_key, add_non_finite_by_query, finite_copy};
 use super::kernel::{
-    Into, KEYS, QUERIES, Scalars, clear_hidden, matmul, multiply, products_of_columns,
-    scale_columns, softmax_backward, turn, turn_back,
+    KEYS, QUERIES, clear_hidden, multiply, products_of_columns, scale_columns, softmax_backward,
+    turn, turn_back,
 };
-use super::score::{Tile, finish_scores, write_factors};
+use super::score::{finish_scores, write_factors};
 use super::scratch::Scratch;
-use super::{Call, Out, STATS, Upstream};
 use crate::AttentionShape;
+
+dispatch! {
+    /// The gradients of some rows of tiles.
+    pub(super) unsafe fn backward(
+        call: &Call<'_>,
+        upstream: &Upstream<'_>,
+        kv_head: usize,
+        rows: Range<usize>,
+        out: Out<'_>,
+    ) by backward_part;
+}
+
+dispatch! {
+    /// The gradient by the bias of a row of tiles.
+    pub(super) unsafe fn backward_of_bias(
+        call: &Call<'_>,
+        upstream: &Upstream<'_>,
+        head: [usize; 2],
+        row: usize,
+        strides: [usize; 2],
+        d_bias: &mut [f32],
+    ) by backward_of_bias_tile;
+}
 
 /// Some tiles of queries of the heads that share a key and value head, backward.
 /// `rows` counts tiles over all these heads.
@@ -21,7 +46,7 @@ use crate::AttentionShape;
 ///
 /// The instructions of `S` are enabled.
 #[inline(always)]
-pub(super) unsafe fn backward_part<S: Simd>(
+unsafe fn backward_part<S: Simd>(
     call: &Call<'_>,
     upstream: &Upstream<'_>,
     kv_head: usize,
@@ -117,14 +142,14 @@ pub(super) unsafe fn backward_part<S: Simd>(
             };
             let (seen, first_key) = (tile.keys.len(), tile.keys.start);
             let into = match std::mem::replace(&mut is_written[first_key / KEYS], true) {
-                true => Into::Sum,
-                false => Into::Fresh,
+                true => Accumulate::Add,
+                false => Accumulate::Overwrite,
             };
             // SAFETY: the caller enabled the instructions; sizes are those above.
             unsafe {
                 room.take_keys::<S>(call, &tile, Wanted::DProducts);
                 // dV += P · dO, dK += dS · Q, over the queries of the tile.
-                matmul::<S>(
+                matmul::<S, false>(
                     [seen, count, wide_value],
                     by_key(room.weights.as_ptr(), QUERIES),
                     (d_context_rows, wide_value),
@@ -134,7 +159,7 @@ pub(super) unsafe fn backward_part<S: Simd>(
                     ),
                     into,
                 );
-                matmul::<S>(
+                matmul::<S, false>(
                     [seen, count, wide_head],
                     by_key(room.d_scores.as_ptr(), QUERIES),
                     (query_rows, wide_head),
@@ -153,12 +178,12 @@ pub(super) unsafe fn backward_part<S: Simd>(
                     row_stride: 1,
                     column_stride: d_head,
                 };
-                matmul::<S>(
+                matmul::<S, false>(
                     [d_head, seen, QUERIES],
                     columns,
                     (room.d_scores.as_ptr(), QUERIES),
                     (d_query_turned.as_mut_ptr(), QUERIES),
-                    Into::Sum,
+                    Accumulate::Add,
                 );
                 if finite_key.is_some() {
                     add_non_finite_by_key(room.d_scores, key_rows, d_head, d_query_turned);
@@ -200,7 +225,7 @@ pub(super) unsafe fn backward_part<S: Simd>(
 ///
 /// The instructions of `S` are enabled.
 #[inline(always)]
-pub(super) unsafe fn backward_of_bias_tile<S: Simd>(
+unsafe fn backward_of_bias_tile<S: Simd>(
     call: &Call<'_>,
     upstream: &Upstream<'_>,
     [example, head]: [usize; 2],
@@ -366,23 +391,23 @@ impl<'a> TileRoom<'a> {
         let d_scores = self.d_scores.as_mut_ptr();
         // SAFETY: the caller enabled the instructions; sizes are those of `new`.
         unsafe {
-            matmul::<S>(
+            matmul::<S, false>(
                 [seen, d_head, QUERIES],
                 by_key(key.as_ptr().add(first * d_head), d_head),
                 (self.turned.as_ptr(), QUERIES),
                 (self.weights.as_mut_ptr(), QUERIES),
-                Into::Fresh,
+                Accumulate::Overwrite,
             );
             if !(tile.is_whole && call.is_plain()) {
                 finish_scores::<S>(call, tile, self.weights, self.slope);
             }
             let scores = self.weights.as_mut_ptr();
-            matmul::<S>(
+            matmul::<S, false>(
                 [seen, d_value, QUERIES],
                 by_key(value.as_ptr().add(first * d_value), d_value),
                 (self.d_turned.as_ptr(), QUERIES),
                 (d_scores, QUERIES),
-                Into::Fresh,
+                Accumulate::Overwrite,
             );
             if let Some(dropout) = &call.dropout {
                 write_factors(dropout, tile, self.factors);

@@ -8,13 +8,14 @@ use std::f32::consts::LOG2_E;
 use std::ops::Range;
 
 use rayon::prelude::*;
+use zoo_kernels::cpu::dispatch;
 use zoo_kernels::cpu::parallel::threads;
 use zoo_kernels::cpu::{InstructionSet, Simd};
 
+use super::call::Call;
 use super::kernel::KEYS;
 use super::score::{biased, soften};
 use super::scratch::Scratch;
-use super::{Call, dispatch};
 use crate::AttentionShape;
 use crate::pattern::rule::place;
 
@@ -63,7 +64,7 @@ pub(super) fn forward(call: &Call<'_>) -> (Vec<f32>, Vec<f32>) {
             let tiles = &tiles[kv_head / kv_heads];
             let some = tiles.len().min(part * of_a_task)..tiles.len().min((part + 1) * of_a_task);
             // SAFETY: the processor has the set.
-            unsafe { dispatch::forward_of_few(set, call, kv_head, &tiles[some], partial) };
+            unsafe { forward_of_few(set, call, kv_head, &tiles[some], partial) };
         });
     joined(&partial, [parts, queries, d_value])
 }
@@ -103,13 +104,23 @@ pub(super) fn joined(
     (context, stats)
 }
 
+dispatch! {
+    /// A few queries through some keys.
+    pub(super) unsafe fn forward_of_few(
+        call: &Call<'_>,
+        kv_head: usize,
+        tiles: &[(Range<usize>, bool)],
+        partial: &mut [f32],
+    ) by forward_part;
+}
+
 /// All queries of a key and value head through some of its keys.
 ///
 /// # Safety
 ///
 /// The instructions of `S` are enabled.
 #[inline(always)]
-pub(super) unsafe fn forward_part<S: Simd>(
+unsafe fn forward_part<S: Simd>(
     call: &Call<'_>,
     kv_head: usize,
     tiles: &[Keys],

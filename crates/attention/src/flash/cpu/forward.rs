@@ -3,15 +3,26 @@
 use std::ops::Range;
 
 use zoo_kernels::cpu::Simd;
+use zoo_kernels::cpu::dispatch;
+use zoo_kernels::cpu::matmul::{Accumulate, Scalars, matmul};
 
-use super::Call;
+use super::call::{Call, Tile};
 use super::finite::{add_non_finite_by_key, finite_copy};
-use super::kernel::{
-    Into, KEYS, QUERIES, Scalars, matmul, multiply, online_softmax, scale_columns, turn, turn_back,
-};
-use super::score::{Tile, finish_scores, write_factors};
+use super::kernel::{KEYS, QUERIES, multiply, online_softmax, scale_columns, turn, turn_back};
+use super::score::{finish_scores, write_factors};
 use super::scratch::Scratch;
 use crate::AttentionShape;
+
+dispatch! {
+    /// A tile of queries through all keys.
+    pub(super) unsafe fn forward(
+        call: &Call<'_>,
+        head: usize,
+        queries: Range<usize>,
+        context: &mut [f32],
+        stats: &mut [f32],
+    ) by forward_tile;
+}
 
 /// One tile of queries, forward. `stats` gets the maximum and the sum of each row.
 ///
@@ -19,7 +30,7 @@ use crate::AttentionShape;
 ///
 /// The instructions of `S` are enabled.
 #[inline(always)]
-pub(super) unsafe fn forward_tile<S: Simd>(
+unsafe fn forward_tile<S: Simd>(
     call: &Call<'_>,
     head: usize,
     queries: Range<usize>,
@@ -79,12 +90,12 @@ pub(super) unsafe fn forward_tile<S: Simd>(
                 row_stride: d_head,
                 column_stride: 1,
             };
-            matmul::<S>(
+            matmul::<S, false>(
                 [count, d_head, QUERIES],
                 rows,
                 (turned.as_ptr(), QUERIES),
                 (scores.as_mut_ptr(), QUERIES),
-                Into::Fresh,
+                Accumulate::Overwrite,
             );
             if !(is_whole && call.is_plain()) {
                 finish_scores::<S>(call, &tile, scores, &mut []);
@@ -112,12 +123,12 @@ pub(super) unsafe fn forward_tile<S: Simd>(
                 row_stride: 1,
                 column_stride: d_value,
             };
-            matmul::<S>(
+            matmul::<S, false>(
                 [d_value, count, QUERIES],
                 columns,
                 (scores.as_ptr(), QUERIES),
                 (sums.as_mut_ptr(), QUERIES),
-                Into::Sum,
+                Accumulate::Add,
             );
             if finite.is_some() {
                 add_non_finite_by_key(scores, rows, d_value, sums);

@@ -6,7 +6,7 @@
 //! the same gradient.
 
 mod backward;
-mod dispatch;
+mod call;
 mod few;
 mod finite;
 mod forward;
@@ -21,73 +21,12 @@ use rayon::prelude::*;
 use zoo_kernels::cpu::parallel::threads;
 use zoo_kernels::cpu::{InstructionSet, add};
 
+use self::call::Out;
+pub(super) use self::call::{Call, Heads, STATS, Upstream};
 use self::kernel::{KEYS, QUERIES};
 use self::scratch::Scratch;
-use super::ops::TiledSettings;
-use super::sight::Sights;
-use super::spread::Spread;
+use super::call::TiledSettings;
 use crate::pattern::{Examples, TilePlan, kept};
-use crate::{AttentionShape, Dropout};
-
-/// What one call computes with.
-pub(super) struct Call<'a> {
-    /// The sizes.
-    pub(super) shape: AttentionShape,
-    /// Which tiles anybody sees.
-    pub(super) plan: &'a TilePlan,
-    /// Who sees whom in them.
-    pub(super) sights: &'a Sights<'a>,
-    /// What products are multiplied by.
-    pub(super) scale: f32,
-    /// What they are kept within.
-    pub(super) softcap: Option<f32>,
-    /// For each head, what scores lose with the distance.
-    pub(super) alibi: Option<&'a [f32]>,
-    /// What is added to scores.
-    pub(super) bias: Option<Spread<'a, f32>>,
-    /// Weights that are forgotten.
-    pub(super) dropout: Option<Dropout>,
-    /// `[batch, heads, seq_q, d_head]`
-    pub(super) query: &'a [f32],
-    /// `[batch, kv_heads, seq_k, d_head]`
-    pub(super) key: Heads<'a>,
-    /// `[batch, kv_heads, seq_k, d_value]`
-    pub(super) value: Heads<'a>,
-}
-
-/// Keys or values, head after head: the first rows of a larger room, perhaps, as a cache
-/// has them.
-#[derive(Clone, Copy)]
-pub(super) struct Heads<'a> {
-    /// From the first number on.
-    pub(super) numbers: &'a [f32],
-    /// Numbers from one head to the next.
-    pub(super) apart: usize,
-}
-
-impl<'a> Heads<'a> {
-    /// The rows of a head, of all examples counted, which are so many numbers.
-    #[inline(always)]
-    fn head(&self, head: usize, numbers: usize) -> &'a [f32] {
-        &self.numbers[head * self.apart..][..numbers]
-    }
-}
-
-impl Call<'_> {
-    /// Whether a tile that is seen as a whole has its products for scores.
-    fn is_plain(&self) -> bool {
-        self.softcap.is_none()
-            && self.alibi.is_none()
-            && self.bias.is_none()
-            && self.sights.hidden.is_none()
-    }
-
-    /// Whether a weight of a tile may be zero because its key is hidden: by the pattern, by a
-    /// mask, or by a bias of minus infinity or any other large negative constant.
-    fn may_hide(&self, tile: &score::Tile) -> bool {
-        !tile.is_whole || self.sights.hidden.is_some() || self.bias.is_some()
-    }
-}
 
 /// The tiles of a call.
 pub(super) fn plan(settings: &TiledSettings) -> Arc<TilePlan> {
@@ -97,19 +36,6 @@ pub(super) fn plan(settings: &TiledSettings) -> Arc<TilePlan> {
         [QUERIES, KEYS],
         Examples::Each,
     )
-}
-
-/// What the backward pass knows besides the call.
-#[derive(Clone, Copy)]
-pub(super) struct Upstream<'a> {
-    /// `[batch, heads, seq_q, d_value]`
-    pub(super) context: &'a [f32],
-    /// `[batch, heads, seq_q, 2]`: what [`forward`] returned beside the context.
-    pub(super) stats: &'a [f32],
-    /// `[batch, heads, seq_q, d_value]`: the gradient that arrives at the context.
-    pub(super) d_context: &'a [f32],
-    /// `[batch, heads, seq_q]`: the gradient that arrives at the log-sum-exp, if any.
-    pub(super) d_log_sum_exp: Option<&'a [f32]>,
 }
 
 /// The gradients by query, key and value, shaped like these.
@@ -151,14 +77,11 @@ fn forward_by_tiles(call: &Call<'_>) -> (Vec<f32>, Vec<f32>) {
                     let first = tile * QUERIES;
                     let queries = first..first + stats.len() / STATS;
                     // SAFETY: the processor has the set.
-                    unsafe { dispatch::forward(set, call, head, queries, context, stats) };
+                    unsafe { forward::forward(set, call, head, queries, context, stats) };
                 });
         });
     (context, stats)
 }
-
-/// Numbers of a row in the statistics of the softmax: its maximum and its sum.
-pub(super) const STATS: usize = 2;
 
 /// The log-sum-exp of each row, `[batch, heads, seq_q]`; minus infinity if it is fully masked.
 pub(super) fn log_sum_exp(stats: &[f32]) -> Vec<f32> {
@@ -230,7 +153,7 @@ pub(super) fn backward(call: &Call<'_>, upstream: &Upstream<'_>) -> Gradients {
             }
             tasks.into_par_iter().for_each(|(rows, out)| {
                 // SAFETY: the processor has the set.
-                unsafe { dispatch::backward(set, call, upstream, kv_head, rows, out) };
+                unsafe { backward::backward(set, call, upstream, kv_head, rows, out) };
             });
             for copy in copies.chunks_exact(of_both) {
                 add(d_key, &copy[..of_keys]);
@@ -264,7 +187,7 @@ pub(super) fn backward_of_bias(
     let set = InstructionSet::detect();
     let run = |head: [usize; 2], row: usize, d_bias: &mut [f32]| {
         // SAFETY: the processor has the set.
-        unsafe { dispatch::backward_of_bias(set, call, upstream, head, row, strides, d_bias) };
+        unsafe { backward::backward_of_bias(set, call, upstream, head, row, strides, d_bias) };
     };
     let mut d_bias = vec![0.0; dims.iter().product()];
     d_bias
@@ -325,13 +248,6 @@ const COPIES_AT_MOST: usize = 1 << 26;
 /// Queries in a row of tiles, counted over all heads that share keys and values.
 fn queries_in(call: &Call<'_>, row: usize) -> usize {
     call.plan.queries(row % call.plan.rows()).len()
-}
-
-/// Where a task of the backward pass adds its gradients.
-struct Out<'a> {
-    d_query: &'a mut [f32],
-    d_key: &'a mut [f32],
-    d_value: &'a mut [f32],
 }
 
 /// `0..length` in steps of `size`, the last one shorter.

@@ -4,25 +4,14 @@
 //! log 2 throughout, as the powers of two want them.
 
 use std::f32::consts::LOG2_E;
-use std::ops::Range;
 
 use zoo_kernels::cpu::Simd;
 
-use super::Call;
+use super::call::{Call, Tile};
 use super::kernel::{QUERIES, hide};
 use crate::Dropout;
 use crate::counter::draw;
 use crate::pattern::rule::place;
-
-/// Some queries of one head against some keys.
-pub(super) struct Tile {
-    pub(super) example: usize,
-    pub(super) head: usize,
-    pub(super) queries: Range<usize>,
-    pub(super) keys: Range<usize>,
-    /// Nothing in it is hidden.
-    pub(super) is_whole: bool,
-}
 
 /// Products become scores: capped, lowered with the distance, biased, hidden.
 ///

@@ -1,7 +1,10 @@
 //! All kinds of kernels compute the same, and touch nothing that is not theirs.
 
 use super::*;
+use crate::flash::sight::Sights;
+use crate::flash::spread::Spread;
 use crate::pattern::rule::Rule;
+use crate::{AttentionShape, Dropout};
 
 /// Numbers that are random enough: a multiplicative congruence.
 fn numbers(count: usize, mut seed: u64) -> Vec<f32> {
@@ -91,7 +94,7 @@ fn compute<T: AsMut<[f32]>>(
             let mut some_sums = zeros(STATS * queries.len());
             let (into, sums) = (some_context.as_mut(), some_sums.as_mut());
             // SAFETY: the set is one that this processor has, and the slices are of the call.
-            unsafe { dispatch::forward(set, &call, head, queries, into, sums) };
+            unsafe { forward::forward(set, &call, head, queries, into, sums) };
             context.extend_from_slice(into);
             stats.extend_from_slice(sums);
         }
@@ -112,11 +115,11 @@ fn compute<T: AsMut<[f32]>>(
         d_value: d_value_sum.as_mut(),
     };
     // SAFETY: the set is one that this processor has, and the slices are of the call.
-    unsafe { dispatch::backward(set, &call, &upstream, 0, 0..4, out) };
+    unsafe { backward::backward(set, &call, &upstream, 0, 0..4, out) };
     let mut d_bias = zeros(QUERIES * seq_k);
     // SAFETY: the set is one that this processor has, and the slices are of the call.
     unsafe {
-        dispatch::backward_of_bias(
+        backward::backward_of_bias(
             set,
             &call,
             &upstream,
@@ -189,7 +192,7 @@ fn compute_few<T: AsMut<[f32]>>(
     for some in [first, second] {
         let mut part = place(&vec![0.0; 2 * seq_q * (d_value + 2)]);
         // SAFETY: the set is one that this processor has, and the slices are of the call.
-        unsafe { dispatch::forward_of_few(set, &call, 0, some, part.as_mut()) };
+        unsafe { few::forward_of_few(set, &call, 0, some, part.as_mut()) };
         partial.extend_from_slice(part.as_mut());
     }
     let (few, few_sums) = few::joined(&partial, [2, 2 * seq_q, d_value]);
@@ -197,7 +200,7 @@ fn compute_few<T: AsMut<[f32]>>(
     for head in 0..2 {
         let (mut context, mut sums) = (vec![0.0; seq_q * d_value], vec![0.0; STATS * seq_q]);
         // SAFETY: the set is one that this processor has, and the slices are of the call.
-        unsafe { dispatch::forward(set, &call, head, 0..seq_q, &mut context, &mut sums) };
+        unsafe { forward::forward(set, &call, head, 0..seq_q, &mut context, &mut sums) };
         many.extend(context);
         many_sums.extend(sums);
     }

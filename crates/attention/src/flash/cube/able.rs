@@ -14,7 +14,7 @@ use super::launch::wanted;
 use super::layout::{By, Layout, MATRIX, PLANE};
 use crate::AttentionShape;
 use crate::flash::Body;
-use crate::flash::ops::TiledSettings;
+use crate::flash::call::TiledSettings;
 
 /// Which way through a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -82,7 +82,7 @@ const BLOCKS: usize = 4;
 const BUFFERS: u32 = 13;
 
 /// What computes a call with numbers of a type on a device.
-pub(in crate::flash) fn body(device: &CubeDevice, dtype: DType, settings: &TiledSettings) -> Body {
+pub(crate) fn body(device: &CubeDevice, dtype: DType, settings: &TiledSettings) -> Body {
     match layouts(&device.client(), dtype, settings) {
         Some(layouts) if layouts.forward.by == By::Matrices => Body::CubeMatrices,
         Some(_) => Body::Cube,

@@ -5,10 +5,11 @@ use cubecl::prelude::*;
 use super::call::Call;
 use super::device_plan::Rowwise;
 use super::layout::Layout;
+use super::memory::{Four, Rows, SharedMemory};
 use super::score::{
     Head, Tile, drawn_by, factor, finish_scores, inverse_of_sum, may_hide, slope, visible, weight,
 };
-use super::tile::{Four, Room, Rows, add_weighted, multiply, put_weights, store_sums};
+use super::tile::{add_weighted, multiply, put_weights, store_sums};
 
 /// A cube computes a tile of keys of a head, query tile by query tile, for all the heads of
 /// queries that share it. Keys go down and queries across.
@@ -54,7 +55,7 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
     let keys = call.key.rows(example, kv_head, call.seq_k, call.d_head);
     let values = call.value.rows(example, kv_head, call.seq_k, call.d_value);
 
-    let mut room = Room::<E>::new(layout);
+    let mut memory = SharedMemory::<E>::new(layout);
     let mut weights = Array::<f32>::new(comptime!(layout.own()));
     let mut slopes = Array::<f32>::new(comptime!(layout.own()));
     let mut factors = Array::<f32>::new(comptime!(layout.own()));
@@ -120,7 +121,7 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
                     query,
                     &queries,
                     tile.query,
-                    &mut room,
+                    &mut memory,
                     &mut products,
                     layout,
                 );
@@ -136,7 +137,7 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
                     &mut products,
                     &head,
                     &tile,
-                    &mut room.wide,
+                    &mut memory.wide,
                     plan,
                     table,
                     mask,
@@ -169,12 +170,12 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
                     }
                 }
                 let hides = may_hide(&tile, call, is_plain);
-                put_weights::<E>(&mut products, &mut room, layout);
+                put_weights::<E>(&mut products, &mut memory, layout);
                 add_weighted::<E, N>(
                     d_context,
                     &upstream,
                     tile.query,
-                    &mut room,
+                    &mut memory,
                     &mut value_sums,
                     hides,
                     value_blocks,
@@ -187,7 +188,7 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
                     d_context,
                     &upstream,
                     tile.query,
-                    &mut room,
+                    &mut memory,
                     &mut products,
                     layout,
                 );
@@ -210,12 +211,12 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
                         products[i * columns + j] = visible(d_score, weights[i * columns + j]);
                     }
                 }
-                put_weights::<E>(&mut products, &mut room, layout);
+                put_weights::<E>(&mut products, &mut memory, layout);
                 add_weighted::<E, N>(
                     query,
                     &queries,
                     tile.query,
-                    &mut room,
+                    &mut memory,
                     &mut key_sums,
                     hides,
                     key_blocks,

@@ -5,11 +5,12 @@ use cubecl::prelude::*;
 use super::call::Call;
 use super::device_plan::Rowwise;
 use super::layout::Layout;
+use super::memory::{Four, Rows, SharedMemory};
 use super::score::{
     Drawn, Head, Tile, drawn_by, factor, finish_scores, inverse_of_sum, may_hide, slope, visible,
     weight,
 };
-use super::tile::{Four, Room, Rows, add_weighted, multiply, put_weights, store_sums};
+use super::tile::{add_weighted, multiply, put_weights, store_sums};
 
 /// A cube computes a tile of queries of a head, key tile by key tile.
 #[cube(launch_unchecked)]
@@ -61,7 +62,7 @@ pub(super) fn backward_queries<E: Float, N: Size, M: Numeric>(
     let seq_q = call.seq_q as usize;
     let of_head = head.example * call.heads as usize + head.head;
 
-    let mut room = Room::<E>::new(layout);
+    let mut memory = SharedMemory::<E>::new(layout);
     let mut weights = Array::<f32>::new(comptime!(layout.own()));
     let mut slopes = Array::<f32>::new(comptime!(layout.own()));
     let mut products = Array::<f32>::new(comptime!(layout.own()));
@@ -117,7 +118,7 @@ pub(super) fn backward_queries<E: Float, N: Size, M: Numeric>(
                 key,
                 &keys,
                 tile.key,
-                &mut room,
+                &mut memory,
                 &mut products,
                 layout,
             );
@@ -133,7 +134,7 @@ pub(super) fn backward_queries<E: Float, N: Size, M: Numeric>(
                 &mut products,
                 &head,
                 &tile,
-                &mut room.wide,
+                &mut memory.wide,
                 plan,
                 table,
                 mask,
@@ -158,7 +159,7 @@ pub(super) fn backward_queries<E: Float, N: Size, M: Numeric>(
                 value,
                 &values,
                 tile.key,
-                &mut room,
+                &mut memory,
                 &mut products,
                 layout,
             );
@@ -189,10 +190,17 @@ pub(super) fn backward_queries<E: Float, N: Size, M: Numeric>(
                     products[i * columns + j] = visible(d_score, weights[i * columns + j]);
                 }
             }
-            put_weights::<E>(&mut products, &mut room, layout);
+            put_weights::<E>(&mut products, &mut memory, layout);
             let hides = may_hide(&tile, call, is_plain);
             add_weighted::<E, N>(
-                key, &keys, tile.key, &mut room, &mut sums, hides, blocks, layout,
+                key,
+                &keys,
+                tile.key,
+                &mut memory,
+                &mut sums,
+                hides,
+                blocks,
+                layout,
             );
         }
     }

@@ -4,8 +4,8 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::device_plan::PlanWords;
-use super::tile::Rows;
-use crate::flash::ops::TiledSettings;
+use super::memory::Rows;
+use crate::flash::call::TiledSettings;
 
 /// The numbers of a call. Of a tensor it has how far apart neighbours lie; zero where one
 /// stands for all.

@@ -7,7 +7,7 @@
 use cubecl::prelude::*;
 
 use super::layout::{By, Layout};
-use super::tile::{Four, Room, Rows, Stored, load, weights_of_row};
+use super::memory::{Four, Rows, SharedMemory, Stored, load, weights_of_row};
 
 /// [`load`], with zeros for elements that are not finite where keys may be hidden. That there
 /// were any is noted.
@@ -52,7 +52,7 @@ pub(super) fn add_non_finite<E: Float, N: Size>(
     matrix: &[Vector<E, N>],
     matrix_rows: &Rows,
     first: usize,
-    room: &mut Room<E>,
+    memory: &mut SharedMemory<E>,
     sums: &mut Array<Four>,
     #[comptime] blocks: usize,
     #[comptime] layout: Layout,
@@ -83,7 +83,7 @@ pub(super) fn add_non_finite<E: Float, N: Size>(
             if !is_finite(infinite) {
                 #[unroll]
                 for i in 0..rows {
-                    let weight = weight_of_row::<E>(down + i * side, across, room, j, layout);
+                    let weight = weight_of_row::<E>(down + i * side, across, memory, j, layout);
                     if weight != 0.0f32 {
                         poison[i] += weight * infinite;
                     }
@@ -106,16 +106,16 @@ pub(super) fn add_non_finite<E: Float, N: Size>(
 fn weight_of_row<E: Float>(
     row: usize,
     across: usize,
-    room: &mut Room<E>,
+    memory: &mut SharedMemory<E>,
     #[comptime] j: usize,
     #[comptime] layout: Layout,
 ) -> f32 {
     let mut weight = 0.0f32;
     if comptime!(layout.by == By::Matrices) {
         let at = row * comptime!(layout.half_stride()) + across;
-        weight = f32::cast_from(room.halves[at].extract(j));
+        weight = f32::cast_from(memory.halves[at].extract(j));
     } else {
-        weight = room.wide[weights_of_row(row, layout) + across].extract(j);
+        weight = memory.wide[weights_of_row(row, layout) + across].extract(j);
     }
     weight
 }

@@ -5,10 +5,9 @@ use cubecl::prelude::*;
 use super::call::Call;
 use super::device_plan::Rowwise;
 use super::layout::Layout;
+use super::memory::{Four, Rows, SharedMemory};
 use super::score::{Drawn, Head, LOWEST, Tile, drawn_by, factor, finish_scores, may_hide, weight};
-use super::tile::{
-    Four, Room, Rows, across_units, add_weighted, multiply, put_weights, store_sums,
-};
+use super::tile::{across_units, add_weighted, multiply, put_weights, store_sums};
 
 /// A cube computes a tile of queries of a head, key tile by key tile.
 #[cube(launch_unchecked)]
@@ -55,7 +54,7 @@ pub(super) fn forward<E: Float, N: Size, M: Numeric>(
         .value
         .rows(head.example, kv_head, call.seq_k, call.d_value);
 
-    let mut room = Room::<E>::new(layout);
+    let mut memory = SharedMemory::<E>::new(layout);
     let mut scores = Array::<f32>::new(comptime!(layout.own()));
     let mut most = Array::<f32>::new(rows);
     let mut most_now = Array::<f32>::new(rows);
@@ -99,7 +98,7 @@ pub(super) fn forward<E: Float, N: Size, M: Numeric>(
                 key,
                 &keys,
                 tile.key,
-                &mut room,
+                &mut memory,
                 &mut scores,
                 layout,
             );
@@ -107,7 +106,7 @@ pub(super) fn forward<E: Float, N: Size, M: Numeric>(
                 &mut scores,
                 &head,
                 &tile,
-                &mut room.wide,
+                &mut memory.wide,
                 plan,
                 table,
                 mask,
@@ -126,7 +125,7 @@ pub(super) fn forward<E: Float, N: Size, M: Numeric>(
                 }
                 most_now[i] = largest;
             }
-            across_units(&mut most_now, &mut room.wide, false, layout);
+            across_units(&mut most_now, &mut memory.wide, false, layout);
             #[unroll]
             for i in 0..rows {
                 let shrink = (most[i] - most_now[i]).exp();
@@ -157,15 +156,22 @@ pub(super) fn forward<E: Float, N: Size, M: Numeric>(
                     sums[i * parts + part] *= Four::new(shrink);
                 }
             }
-            put_weights::<E>(&mut scores, &mut room, layout);
+            put_weights::<E>(&mut scores, &mut memory, layout);
             let hides = may_hide(&tile, call, is_plain);
             add_weighted::<E, N>(
-                value, &values, tile.key, &mut room, &mut sums, hides, blocks, layout,
+                value,
+                &values,
+                tile.key,
+                &mut memory,
+                &mut sums,
+                hides,
+                blocks,
+                layout,
             );
         }
     }
 
-    across_units(&mut sum, &mut room.wide, true, layout);
+    across_units(&mut sum, &mut memory.wide, true, layout);
     let of_head = head.example * call.heads as usize + head.head;
     let seq_q = call.seq_q as usize;
     let contexts = Rows {

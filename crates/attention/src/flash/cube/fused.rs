@@ -15,9 +15,8 @@ use super::launch::{Given, GivenBack};
 use super::launch::{launch_backward as backward, launch_forward as forward};
 #[cfg(feature = "autotune")]
 use super::tuned::{backward, forward};
-use crate::flash::ops::{
-    Arrived, Bias, InputGradients, MoreHidden, Saved, TiledBackward, TiledForward, TiledSettings,
-};
+use crate::flash::call::{Arrived, Bias, InputGradients, MoreHidden, Saved, TiledSettings};
+use crate::flash::ops::{TiledBackward, TiledForward};
 use crate::flash::portable;
 
 type Runtime = <CubeBackend as FusionBackend>::FusionRuntime;

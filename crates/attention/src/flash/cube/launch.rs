@@ -16,7 +16,7 @@ use super::device_plan::{PlanWords, Rowwise, Wanted};
 use super::forward::forward;
 use super::layout::Layout;
 use super::mean::means_of_rows;
-use crate::flash::ops::TiledSettings;
+use crate::flash::call::TiledSettings;
 use crate::kept::Kept;
 
 /// Query, key and value, and what else a call may have.

@@ -10,7 +10,7 @@ use cubecl::prelude::*;
 
 use super::finite::load_finite;
 use super::layout::{Layout, MATRIX};
-use super::tile::{Four, Room, Rows, Stored, take_numbers, weights_of_row};
+use super::memory::{Four, Rows, SharedMemory, Stored, take_numbers, weights_of_row};
 
 /// `left · rightᵀ` for a tile.
 #[cube]
@@ -21,7 +21,7 @@ pub(super) fn multiply<E: Float, N: Size>(
     right: &[Vector<E, N>],
     right_rows: &Rows,
     first_right: usize,
-    room: &mut Room<E>,
+    memory: &mut SharedMemory<E>,
     products: &mut Array<f32>,
     #[comptime] layout: Layout,
 ) {
@@ -36,7 +36,7 @@ pub(super) fn multiply<E: Float, N: Size>(
             left_rows,
             first_left,
             number * chunk,
-            room,
+            memory,
             false,
             0usize,
             comptime!([layout.down(), layout.chunk]),
@@ -48,7 +48,7 @@ pub(super) fn multiply<E: Float, N: Size>(
             right_rows,
             first_right,
             number * chunk,
-            room,
+            memory,
             false,
             comptime!(layout.second_at()),
             comptime!([layout.across(), layout.chunk]),
@@ -58,22 +58,22 @@ pub(super) fn multiply<E: Float, N: Size>(
         sync_cube();
         add_products::<E>(
             &sums,
-            room,
+            memory,
             comptime!(layout.chunk_stride()),
             MatrixLayout::ColMajor,
             comptime!(layout.chunk * 4 / MATRIX),
             layout,
         );
     }
-    put_products(&sums, &mut room.wide, layout);
-    take_numbers(products, &mut room.wide, layout);
+    put_products(&sums, &mut memory.wide, layout);
+    take_numbers(products, &mut memory.wide, layout);
 }
 
 /// Puts each unit's numbers of a tile where [`add_weighted`] looks for weights.
 #[cube]
 pub(super) fn put_weights<E: Float>(
     weights: &mut Array<f32>,
-    room: &mut Room<E>,
+    memory: &mut SharedMemory<E>,
     #[comptime] layout: Layout,
 ) {
     let side = comptime!(layout.side);
@@ -89,7 +89,7 @@ pub(super) fn put_weights<E: Float>(
                 let weight = weights[i * comptime!(layout.columns()) + c * 4 + j];
                 four.insert(j, E::cast_from(weight));
             }
-            room.halves[at + c * side] = four;
+            memory.halves[at + c * side] = four;
         }
     }
 }
@@ -100,7 +100,7 @@ pub(super) fn add_weighted<E: Float, N: Size>(
     matrix: &[Vector<E, N>],
     matrix_rows: &Rows,
     first: usize,
-    room: &mut Room<E>,
+    memory: &mut SharedMemory<E>,
     sums: &mut Array<Four>,
     may_hide: bool,
     #[comptime] blocks: usize,
@@ -119,7 +119,7 @@ pub(super) fn add_weighted<E: Float, N: Size>(
             matrix_rows,
             first,
             block * wide,
-            room,
+            memory,
             may_hide,
             comptime!(layout.second_at()),
             comptime!([layout.across(), layout.across() / 4]),
@@ -130,19 +130,19 @@ pub(super) fn add_weighted<E: Float, N: Size>(
         let products = zeros(layout);
         add_products::<E>(
             &products,
-            room,
+            memory,
             comptime!(layout.half_stride()),
             MatrixLayout::RowMajor,
             comptime!(layout.across() / MATRIX),
             layout,
         );
-        put_products(&products, &mut room.wide, layout);
+        put_products(&products, &mut memory.wide, layout);
         #[unroll]
         for i in 0..comptime!(layout.rows) {
             let at = weights_of_row(unit / side + i * side, layout) + unit % side;
             #[unroll]
             for c in 0..fours {
-                sums[(i * blocks + block) * fours + c] += room.wide[at + c * side];
+                sums[(i * blocks + block) * fours + c] += memory.wide[at + c * side];
             }
         }
     }
@@ -173,7 +173,7 @@ fn bring<E: Float, N: Size>(
     matrix_rows: &Rows,
     first: usize,
     first_four: usize,
-    room: &mut Room<E>,
+    memory: &mut SharedMemory<E>,
     may_hide: bool,
     #[comptime] to: usize,
     #[comptime] size: [usize; 2],
@@ -194,10 +194,10 @@ fn bring<E: Float, N: Size>(
             first + row,
             first_four + four,
             may_hide,
-            &mut room.wide,
+            &mut memory.wide,
             layout,
         );
-        room.halves[to + row * stride + four] = loaded;
+        memory.halves[to + row * stride + four] = loaded;
     }
 }
 
@@ -215,7 +215,7 @@ fn place(#[comptime] layout: Layout) -> (usize, usize) {
 #[cube]
 fn add_products<E: Float>(
     sums: &Sequence<cmma::Matrix<f32>>,
-    room: &mut Room<E>,
+    memory: &mut SharedMemory<E>,
     #[comptime] stride: usize,
     #[comptime] second_layout: MatrixLayout,
     #[comptime] steps: usize,
@@ -237,7 +237,7 @@ fn add_products<E: Float>(
             MATRIX,
             MATRIX,
             MatrixLayout::RowMajor,
-            &room.halves[from..end],
+            &memory.halves[from..end],
             comptime!(4 * stride as u32),
         );
         #[unroll]
@@ -249,7 +249,7 @@ fn add_products<E: Float>(
                 MATRIX,
                 MATRIX,
                 second_layout,
-                &room.halves[from..end],
+                &memory.halves[from..end],
                 comptime!(4 * stride as u32),
             );
             let sum = sums.index(i);

@@ -4,7 +4,7 @@
 use cubecl::prelude::*;
 
 use super::call::Call;
-use super::tile::{Four, Rows, load};
+use super::memory::{Four, Rows, load};
 
 /// A unit computes a query of a head.
 #[cube(launch_unchecked)]

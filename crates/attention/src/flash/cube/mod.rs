@@ -22,6 +22,7 @@ mod launch;
 mod layout;
 mod matrices;
 mod mean;
+mod memory;
 mod score;
 mod tile;
 #[cfg(feature = "autotune")]

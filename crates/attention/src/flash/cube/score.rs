@@ -6,7 +6,7 @@ use cubecl::prelude::*;
 use super::call::Call;
 use super::device_plan::Rowwise;
 use super::layout::Layout;
-use super::tile::{Four, put_numbers, take_numbers, weights_of_row};
+use super::memory::{Four, put_numbers, take_numbers, weights_of_row};
 
 /// Stands for minus infinity in the scores of hidden keys: infinities are not part of what
 /// WGSL promises, and two of them make a NaN. Half as large as the largest number, so that a

@@ -11,104 +11,7 @@ use cubecl::prelude::*;
 use super::finite::{add_non_finite, load_finite};
 use super::layout::{By, Layout};
 use super::matrices;
-
-/// Four numbers side by side.
-pub(super) type Four = Vector<f32, Const<4>>;
-
-/// Four of them as they are stored.
-pub(super) type Stored<E> = Vector<E, Const<4>>;
-
-/// The memory that the units of a cube share.
-#[derive(CubeType)]
-pub(super) struct Room<E: Float> {
-    /// What is in `f32`: chunks of matrices where units multiply, the numbers of a tile, and
-    /// the words of units to each other.
-    pub(super) wide: Shared<[Four]>,
-    /// What matrix instructions multiply.
-    pub(super) halves: Shared<[Stored<E>]>,
-}
-
-#[cube]
-impl<E: Float> Room<E> {
-    pub(super) fn new(#[comptime] layout: Layout) -> Self {
-        Room::<E> {
-            wide: Shared::<[Four]>::new_slice(comptime!(layout.shared())),
-            halves: Shared::<[Stored<E>]>::new_slice(comptime!(layout.halves())),
-        }
-    }
-}
-
-/// Where some rows of a matrix lie: `stride` apart, from `start` on. Rows and columns that
-/// are not there are read as zeros.
-#[derive(CubeType, Clone, Copy)]
-pub(super) struct Rows {
-    pub(super) start: usize,
-    pub(super) stride: usize,
-    pub(super) count: usize,
-    pub(super) width: usize,
-}
-
-/// Four numbers of a row.
-#[cube]
-pub(super) fn load<E: Float, N: Size>(
-    matrix: &[Vector<E, N>],
-    rows: &Rows,
-    row: usize,
-    four: usize,
-) -> Stored<E> {
-    let mut loaded = Stored::<E>::new(E::from_int(0));
-    let column = four * 4;
-    let width = N::value();
-    if row < rows.count && column < rows.width {
-        let at = rows.start + row * rows.stride + column;
-        if comptime!(width == 4) {
-            let whole = matrix[at / 4];
-            #[unroll]
-            for i in 0..4usize {
-                loaded.insert(i, whole.extract(i));
-            }
-        } else {
-            #[unroll]
-            for i in 0..4usize {
-                if column + i < rows.width {
-                    loaded.insert(i, matrix[at + i].extract(0usize));
-                }
-            }
-        }
-    }
-    loaded
-}
-
-/// Writes four numbers of a row, as far as they are there.
-#[cube]
-fn store<E: Float, N: Size>(
-    matrix: &mut [Vector<E, N>],
-    rows: &Rows,
-    row: usize,
-    four: usize,
-    numbers: Four,
-) {
-    let column = four * 4;
-    let width = N::value();
-    if row < rows.count && column < rows.width {
-        let at = rows.start + row * rows.stride + column;
-        if comptime!(width == 4) {
-            let mut whole = Vector::<E, N>::new(E::from_int(0));
-            #[unroll]
-            for i in 0..4usize {
-                whole.insert(i, E::cast_from(numbers.extract(i)));
-            }
-            matrix[at / 4] = whole;
-        } else {
-            #[unroll]
-            for i in 0..4usize {
-                if column + i < rows.width {
-                    matrix[at + i] = Vector::new(E::cast_from(numbers.extract(i)));
-                }
-            }
-        }
-    }
-}
+use super::memory::{Four, Rows, SharedMemory, load, put_numbers, store, weights_of_row};
 
 /// `left · rightᵀ` for a tile: each unit's rows of `left` by its columns, which are rows of
 /// `right`. `products` has all of a row before those of the next.
@@ -120,7 +23,7 @@ pub(super) fn multiply<E: Float, N: Size>(
     right: &[Vector<E, N>],
     right_rows: &Rows,
     first_right: usize,
-    room: &mut Room<E>,
+    memory: &mut SharedMemory<E>,
     products: &mut Array<f32>,
     #[comptime] layout: Layout,
 ) {
@@ -132,7 +35,7 @@ pub(super) fn multiply<E: Float, N: Size>(
             right,
             right_rows,
             first_right,
-            room,
+            memory,
             products,
             layout,
         );
@@ -144,7 +47,7 @@ pub(super) fn multiply<E: Float, N: Size>(
             right,
             right_rows,
             first_right,
-            &mut room.wide,
+            &mut memory.wide,
             products,
             layout,
         );
@@ -231,70 +134,17 @@ fn multiply_by_units<E: Float, N: Size>(
     }
 }
 
-/// Where the weights of a row of a tile begin in shared memory.
-#[cube]
-pub(super) fn weights_of_row(row: usize, #[comptime] layout: Layout) -> usize {
-    comptime!(layout.weights_at()) + row * comptime!(layout.weight_stride())
-}
-
 /// Puts each unit's numbers of a tile where [`add_weighted`] looks for weights.
 #[cube]
 pub(super) fn put_weights<E: Float>(
     weights: &mut Array<f32>,
-    room: &mut Room<E>,
+    memory: &mut SharedMemory<E>,
     #[comptime] layout: Layout,
 ) {
     if comptime!(layout.by == By::Matrices) {
-        matrices::put_weights::<E>(weights, room, layout);
+        matrices::put_weights::<E>(weights, memory, layout);
     } else {
-        put_numbers(weights, &mut room.wide, layout);
-    }
-}
-
-/// Puts each unit's numbers of a tile into shared memory, in `f32`.
-#[cube]
-pub(super) fn put_numbers(
-    weights: &mut Array<f32>,
-    shared: &mut Shared<[Four]>,
-    #[comptime] layout: Layout,
-) {
-    let side = comptime!(layout.side);
-    let unit = UNIT_POS as usize;
-    #[unroll]
-    for i in 0..comptime!(layout.rows) {
-        let at = weights_of_row(unit / side + i * side, layout) + unit % side;
-        #[unroll]
-        for c in 0..comptime!(layout.fours) {
-            let mut four = Four::new(0.0f32);
-            #[unroll]
-            for j in 0..4usize {
-                four.insert(j, weights[i * comptime!(layout.columns()) + c * 4 + j]);
-            }
-            shared[at + c * side] = four;
-        }
-    }
-}
-
-/// Takes each unit's numbers back from there.
-#[cube]
-pub(super) fn take_numbers(
-    weights: &mut Array<f32>,
-    shared: &mut Shared<[Four]>,
-    #[comptime] layout: Layout,
-) {
-    let side = comptime!(layout.side);
-    let unit = UNIT_POS as usize;
-    #[unroll]
-    for i in 0..comptime!(layout.rows) {
-        let at = weights_of_row(unit / side + i * side, layout) + unit % side;
-        #[unroll]
-        for c in 0..comptime!(layout.fours) {
-            let four = shared[at + c * side];
-            #[unroll]
-            for j in 0..4usize {
-                weights[i * comptime!(layout.columns()) + c * 4 + j] = four.extract(j);
-            }
-        }
+        put_numbers(weights, &mut memory.wide, layout);
     }
 }
 
@@ -308,7 +158,7 @@ pub(super) fn add_weighted<E: Float, N: Size>(
     matrix: &[Vector<E, N>],
     matrix_rows: &Rows,
     first: usize,
-    room: &mut Room<E>,
+    memory: &mut SharedMemory<E>,
     sums: &mut Array<Four>,
     may_hide: bool,
     #[comptime] blocks: usize,
@@ -316,21 +166,21 @@ pub(super) fn add_weighted<E: Float, N: Size>(
 ) {
     // The last one to read it has waited for others since.
     if may_hide && UNIT_POS == 0u32 {
-        room.wide[comptime!(layout.flag_at())] = Four::new(0.0f32);
+        memory.wide[comptime!(layout.flag_at())] = Four::new(0.0f32);
     }
     if comptime!(layout.by == By::Matrices) {
         matrices::add_weighted::<E, N>(
             matrix,
             matrix_rows,
             first,
-            room,
+            memory,
             sums,
             may_hide,
             blocks,
             layout,
         );
     } else {
-        let shared = &mut room.wide;
+        let shared = &mut memory.wide;
         add_weighted_by_units::<E, N>(
             matrix,
             matrix_rows,
@@ -344,8 +194,8 @@ pub(super) fn add_weighted<E: Float, N: Size>(
     }
     if may_hide {
         sync_cube();
-        if room.wide[comptime!(layout.flag_at())].extract(0usize) > 0.0f32 {
-            add_non_finite::<E, N>(matrix, matrix_rows, first, room, sums, blocks, layout);
+        if memory.wide[comptime!(layout.flag_at())].extract(0usize) > 0.0f32 {
+            add_non_finite::<E, N>(matrix, matrix_rows, first, memory, sums, blocks, layout);
         }
     }
 }

@@ -18,7 +18,7 @@ use super::able::{Pass, asked_for, is_software, takes, worth_trying};
 use super::device_plan::Rowwise;
 use super::launch::{Given, GivenBack, launch_backward, launch_forward, wanted};
 use super::layout::Layout;
-use crate::flash::ops::TiledSettings;
+use crate::flash::call::TiledSettings;
 
 /// Part of what results are kept under: a kernel that was changed may be fastest otherwise.
 const VERSION: u32 = 2;

@@ -13,10 +13,9 @@ use burn::backend::{LibTorch, TensorMetadata};
 use burn::tensor::DType;
 use zoo_kernels::cpu::InstructionSet;
 
+use super::call::{Arrived, Bias, InputGradients, MoreHidden, Saved, TiledSettings};
 use super::host;
-use super::ops::{
-    Arrived, Bias, InputGradients, MoreHidden, Saved, TiledBackward, TiledForward, TiledSettings,
-};
+use super::ops::{TiledBackward, TiledForward};
 use super::{Body, portable};
 use crate::pattern::rule::Rule;
 

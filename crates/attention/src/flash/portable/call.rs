@@ -9,8 +9,8 @@ use burn::backend::{
 };
 use burn::tensor::FloatDType;
 
-use super::{LEAST_VISIBLE, LOWEST, TILE, turned};
-use crate::flash::ops::{Bias, MoreHidden, TiledSettings};
+use super::tiling::{LEAST_VISIBLE, LOWEST, TILE, transposed};
+use crate::flash::call::{Bias, MoreHidden, TiledSettings};
 use crate::pattern::rule::place;
 use crate::pattern::{Examples, TilePlan, kept};
 
@@ -115,7 +115,7 @@ impl<'a, B: Backend> Call<'a, B> {
         tile: &Tile,
     ) -> Scored<B> {
         let settings = self.settings;
-        let products = B::float_matmul(query, turned::<B>(key)); // [batch, kv_heads, group * tile, tile]
+        let products = B::float_matmul(query, transposed::<B>(key)); // [batch, kv_heads, group * tile, tile]
         let products = B::float_mul_scalar(products, settings.scale.into());
         let (scores, slope) = match settings.softcap {
             None => (products, None),

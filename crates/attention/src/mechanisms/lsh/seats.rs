@@ -5,9 +5,10 @@
 //! backends.
 
 use burn::tensor::Tensor;
+use zoo_spec::Lsh;
 
+use super::hashing::Hashing;
 use super::sight::Sight;
-use super::{Hashing, Lsh};
 use crate::AttentionShape;
 
 /// The places of every head on their seats, in every round.

@@ -141,13 +141,13 @@ fn judge(
     }
     let said = rule.tile(shape, example, queries.clone(), keys.clone());
     match said {
-        Sight::Nothing => assert_eq!(count, 0, "{rule:?} {queries:?} {keys:?}"),
-        Sight::All => assert_eq!(count, queries.len() * keys.len(), "{rule:?}"),
-        Sight::Part => {}
+        Coverage::Masked => assert_eq!(count, 0, "{rule:?} {queries:?} {keys:?}"),
+        Coverage::Full => assert_eq!(count, queries.len() * keys.len(), "{rule:?}"),
+        Coverage::Partial => {}
     }
     // A single pair of a simple rule is never a matter of opinion.
     if queries.len() * keys.len() == 1 && !matches!(rule, Rule::And(..) | Rule::Or(..)) {
-        assert_ne!(said, Sight::Part, "{rule:?} {queries:?} {keys:?}");
+        assert_ne!(said, Coverage::Partial, "{rule:?} {queries:?} {keys:?}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cpu::InstructionSet;
-use crate::dispatch;
+use crate::cpu::dispatch;
 
 /// Both functions over all that gates ask for, relative to the result; and the ends.
 unsafe fn judge_gates<S: Simd>() {

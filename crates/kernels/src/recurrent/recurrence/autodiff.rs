@@ -6,7 +6,8 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Autodiff, AutodiffBackend, Backend};
 
-use super::ops::{RecurrenceForward, RecurrenceTraining, Remembered, Saved, Settings};
+use super::call::{Remembered, Saved, Settings};
+use super::ops::{RecurrenceForward, RecurrenceTraining};
 use crate::autodiff::SecondGradient;
 
 /// What the backward pass starts from.

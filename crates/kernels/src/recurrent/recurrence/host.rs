@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use burn::backend::tensor::FloatTensor;
 
+use super::call::{InputGradients, Kept, Remembered, Saved, Settings};
 use super::cpu::{self, Call, Given, Gradients, Known, Results};
-use super::ops::{
-    InputGradients, Kept, RecurrenceForward, RecurrenceTraining, Remembered, Saved, Settings,
-};
+use super::ops::{RecurrenceForward, RecurrenceTraining};
 use super::portable;
 use crate::hosts::Host;
 

@@ -9,7 +9,8 @@ use burn::backend::LibTorch;
 use burn::backend::libtorch::TchTensor;
 use tch::Tensor;
 
-use super::ops::{RecurrenceForward, Settings};
+use super::call::Settings;
+use super::ops::RecurrenceForward;
 use super::{Cell, Direction, Given, recurrence};
 use crate::recurrent::LayerState;
 

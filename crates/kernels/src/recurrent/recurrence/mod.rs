@@ -10,6 +10,7 @@
 //! backend that is there without its feature these are recorded by autodiff one by one.
 
 mod autodiff;
+mod call;
 mod cell;
 #[cfg(feature = "host")]
 mod cpu;
@@ -24,8 +25,9 @@ use std::sync::Arc;
 use burn::backend::{Dispatch, DispatchTensorKind};
 use burn::tensor::{DType, Device, Tensor};
 
+use self::call::Settings;
 pub use self::cell::{Cell, Direction};
-use self::ops::{RecurrenceForward, Settings};
+use self::ops::RecurrenceForward;
 use crate::hosts::location::has_kernels;
 use crate::precision::{cast, is_up_to_f32, widen};
 use crate::recurrent::LayerState;

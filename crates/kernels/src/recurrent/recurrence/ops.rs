@@ -2,34 +2,13 @@
 //!
 //! The bodies here are portable. Backends that can do better have a file of their own.
 
-use std::sync::Arc;
-
+#[cfg(feature = "cube")]
+use burn::backend::Cube;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, backend_extension};
 
+use super::call::{InputGradients, Remembered, Saved, Settings};
 use super::portable;
-use super::{Cell, Direction};
-
-/// What the op is told besides its tensors.
-#[derive(Debug, Clone)]
-pub(crate) struct Settings {
-    pub(crate) cell: Cell,
-    pub(crate) direction: Direction,
-    pub(crate) batch: usize,
-    pub(crate) seq: usize,
-    pub(crate) d_hidden: usize,
-    /// Numbers of a state, of all passes: `passes * d_hidden`.
-    pub(crate) width: usize,
-    /// Places of each row.
-    pub(crate) lengths: Arc<[usize]>,
-}
-
-impl Settings {
-    /// Numbers of all gates of all passes.
-    pub(crate) fn gates(&self) -> usize {
-        self.cell.gates() * self.width
-    }
-}
 
 /// The recurrence, forward. All tensors are `f32`.
 #[backend_extension(
@@ -53,44 +32,6 @@ pub(crate) trait RecurrenceForward: Backend {
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         portable::forward::<Self>(projected, recurrent, biases, initial, &settings)
     }
-}
-
-/// What comes out of the forward pass where a backward one follows.
-#[derive(Debug, Clone)]
-pub(crate) struct Remembered<B: Backend> {
-    pub(crate) outputs: FloatTensor<B>,
-    pub(crate) last: FloatTensor<B>,
-    pub(crate) kept: Kept<B>,
-}
-
-/// What a body wants to see again on the way back, in an order of its own.
-#[derive(Debug, Clone)]
-pub(crate) enum Kept<B: Backend> {
-    /// The portable one's.
-    Tensor(FloatTensor<B>),
-    /// That of the CPU.
-    #[cfg(feature = "host")]
-    Numbers(Arc<Vec<f32>>),
-}
-
-/// What the backward pass starts from.
-#[derive(Debug, Clone)]
-pub(crate) struct Saved<B: Backend> {
-    pub(crate) recurrent: FloatTensor<B>,
-    pub(crate) initial: FloatTensor<B>,
-    /// Read by the CPU's body alone.
-    #[cfg_attr(not(feature = "host"), expect(dead_code))]
-    pub(crate) outputs: FloatTensor<B>,
-    pub(crate) kept: Kept<B>,
-}
-
-/// The gradients by what went in, shaped like it.
-#[derive(Debug, Clone)]
-pub(crate) struct InputGradients<B: Backend> {
-    pub(crate) projected: FloatTensor<B>,
-    pub(crate) recurrent: FloatTensor<B>,
-    pub(crate) biases: FloatTensor<B>,
-    pub(crate) initial: FloatTensor<B>,
 }
 
 /// The recurrence in training. Only autodiff calls it, on the backend inside.
@@ -119,9 +60,7 @@ pub(crate) trait RecurrenceTraining: Backend {
 }
 
 #[cfg(feature = "cube")]
-mod cube {
-    use burn::backend::Cube;
+impl RecurrenceForward for Cube {}
 
-    impl super::RecurrenceForward for Cube {}
-    impl super::RecurrenceTraining for Cube {}
-}
+#[cfg(feature = "cube")]
+impl RecurrenceTraining for Cube {}

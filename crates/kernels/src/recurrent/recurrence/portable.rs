@@ -14,7 +14,7 @@ use burn::backend::{Backend, Shape};
 pub(super) use self::backward::backward;
 use self::order::{Order, join};
 use self::step::{States, step};
-use super::ops::{Kept, Remembered, Settings};
+use super::call::{Kept, Remembered, Settings};
 
 /// Hidden states and the last state, with nothing kept.
 pub(super) fn forward<B: Backend>(

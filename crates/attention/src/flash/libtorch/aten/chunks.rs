@@ -15,12 +15,10 @@ use std::ops::Range;
 use tch::{Kind, Tensor};
 use zoo_kernels::aten::Mask;
 
-use super::efficient::{
-    Added, LOWEST, in_groups_of_32, kernel_backward, kernel_forward, spread_over,
-};
-use super::{Results, laid_out};
+use super::call::{Added, Results, laid_out};
+use super::efficient::{LOWEST, in_groups_of_32, kernel_backward, kernel_forward, spread_over};
 use crate::AttentionShape;
-use crate::flash::ops::TiledSettings;
+use crate::flash::call::TiledSettings;
 
 /// Queries in a chunk: half as many as a window has keys, so that half of what is computed
 /// again for each chunk is seen; in whole groups of 64, and not too few for the device.

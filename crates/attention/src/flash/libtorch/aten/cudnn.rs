@@ -3,9 +3,10 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::{Results, Seen, known};
+use super::call::{Results, Seen};
+use super::known;
 use crate::AttentionShape;
-use crate::flash::ops::TiledSettings;
+use crate::flash::call::TiledSettings;
 
 /// From this length on. It plans for each new shape, which takes longer than many short
 /// sequences do, and texts come in all lengths.

@@ -5,8 +5,8 @@ use burn::backend::libtorch::TchTensor;
 use tch::{Kind, Tensor};
 use zoo_kernels::aten::Mask;
 
-use super::{Results, Seen, numbers_at_once};
-use crate::flash::ops::{Bias, MoreHidden, TiledSettings};
+use super::call::{Added, Results, Seen, has_more, laid_out, numbers_at_once};
+use crate::flash::call::{Bias, MoreHidden, TiledSettings};
 use crate::kept::Kept;
 use crate::{AttentionShape, Dropout};
 
@@ -18,16 +18,6 @@ pub(super) const LOWEST: f64 = -2e38;
 const LEAST_VISIBLE: f64 = -1e38;
 /// Below this, a log-sum-exp is that of a query which sees nothing.
 pub(super) const BLIND: f64 = -1.5e38;
-
-/// What the kernel is told besides its tensors.
-#[derive(Debug)]
-pub(super) struct Added {
-    pub(super) mask: Mask,
-    /// Of the kernel's `[batch, heads, seq_q, seq_k]`, laid out as it wants it.
-    pub(super) bias: Option<Tensor>,
-    /// Whether a query may see nothing at all.
-    pub(super) may_blind: bool,
-}
 
 impl Added {
     pub(super) fn new(
@@ -68,7 +58,7 @@ impl Added {
         Self {
             mask,
             bias: added.map(|bias| spread(&grouped_bias(bias, shape), &Dims::of(shape))),
-            may_blind: super::has_more(hidden, bias),
+            may_blind: has_more(hidden, bias),
         }
     }
 }
@@ -257,7 +247,7 @@ pub(super) fn backward(
     } else {
         results.d_context.shallow_clone()
     };
-    let by_place = |tensor: &Tensor| by_group(&super::laid_out(tensor), shape);
+    let by_place = |tensor: &Tensor| by_group(&laid_out(tensor), shape);
     let log_sum_exp = results
         .log_sum_exp
         .reshape([dims.batch, dims.heads, dims.seq_q]);

@@ -2,8 +2,9 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::{Results, Seen, known};
-use crate::flash::ops::TiledSettings;
+use super::call::{Results, Seen};
+use super::known;
+use crate::flash::call::TiledSettings;
 
 /// Whether a device has it: Ampere and later do. Found out once a device.
 pub(super) fn works_on(device: Device) -> bool {

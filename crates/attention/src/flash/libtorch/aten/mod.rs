@@ -6,6 +6,7 @@
 //! [cut into chunks](chunks) for the last. What none can be told goes through the [tile
 //! loops](crate::flash::portable).
 
+mod call;
 mod chunks;
 mod cudnn;
 mod efficient;
@@ -18,9 +19,10 @@ use burn::backend::LibTorch;
 use burn::backend::libtorch::TchTensor;
 use tch::{Device, Kind, Tensor};
 
+pub(super) use self::call::has_more;
+use self::call::{Added, Results, Seen, laid_out, numbers_at_once};
 use crate::AttentionShape;
-use crate::flash::ops::{Arrived, Bias, InputGradients, MoreHidden, Saved, TiledSettings};
-use crate::pattern::rule::Rule;
+use crate::flash::call::{Arrived, Bias, InputGradients, MoreHidden, Saved, TiledSettings};
 
 /// Which kernel computes a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,75 +32,6 @@ enum Way {
     Efficient(Seen),
     /// Keys up to so many before a query's own place and after it.
     Chunks([usize; 2]),
-}
-
-/// Who sees whom, as far as the kernels can be told.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Seen {
-    is_causal: bool,
-    /// Keys before a query's own place and after it.
-    window: Option<[usize; 2]>,
-    /// Keys that each example has.
-    lengths: Option<Vec<usize>>,
-}
-
-impl Seen {
-    /// What a rule shows, if it can be said so.
-    fn by(rule: &Rule, shape: &AttentionShape) -> Option<Self> {
-        let &AttentionShape { seq_q, seq_k, .. } = shape;
-        match rule {
-            Rule::Full => Some(Self::default()),
-            // One query level with the last key sees everything.
-            Rule::Causal if seq_q == 1 => Some(Self::default()),
-            // With more queries than keys, the first see nothing, which is not expected.
-            Rule::Causal if seq_q <= seq_k => Some(Self {
-                is_causal: true,
-                ..Self::default()
-            }),
-            &Rule::Window { left, right } if seq_q == seq_k => Some(match [left, right] {
-                [left, right] if left.min(right) >= seq_k - 1 => Self::default(),
-                [left, 0] if left >= seq_k - 1 => Self {
-                    is_causal: true,
-                    ..Self::default()
-                },
-                sides => Self {
-                    window: Some(sides.map(|side| side.min(seq_k))),
-                    ..Self::default()
-                },
-            }),
-            // Nor that an example has no key at all.
-            Rule::KeyLengths(lengths) if !lengths.contains(&0) => Some(Self {
-                lengths: lengths
-                    .iter()
-                    .any(|length| *length < seq_k)
-                    .then(|| lengths.clone()),
-                ..Self::default()
-            }),
-            Rule::And(a, b) => Self::by(a, shape)?.and(Self::by(b, shape)?),
-            _ => None,
-        }
-    }
-
-    fn and(self, other: Self) -> Option<Self> {
-        let lengths = match (self.lengths, other.lengths) {
-            (Some(_), Some(_)) => return None,
-            (a, b) => a.or(b),
-        };
-        let is_causal = self.is_causal || other.is_causal;
-        Some(match (self.window, other.window) {
-            (Some(_), Some(_)) => return None,
-            (None, None) => Self {
-                is_causal,
-                window: None,
-                lengths,
-            },
-            (Some([left, right]), None) | (None, Some([left, right])) => Self {
-                is_causal: false,
-                window: Some([left, if is_causal { 0 } else { right }]),
-                lengths,
-            },
-        })
-    }
 }
 
 /// Whether a call on a CUDA device is one they can compute in numbers of this kind: with what
@@ -163,29 +96,6 @@ fn way(device: Device, kind: Kind, has_more: bool, settings: &TiledSettings) -> 
     }
 }
 
-/// Numbers in 16 bytes.
-fn numbers_at_once(kind: Kind) -> usize {
-    match kind {
-        Kind::Float => 4,
-        _ => 8,
-    }
-}
-
-/// A tensor as the kernels can read it: numbers of a row side by side, rows 16 bytes or a
-/// multiple apart, the first at such a place.
-fn laid_out(tensor: &Tensor) -> Tensor {
-    let step = numbers_at_once(tensor.kind()) as i64;
-    match tensor.stride().split_last() {
-        Some((1, others))
-            if others.iter().all(|stride| stride % step == 0)
-                && (tensor.data_ptr() as usize).is_multiple_of(16) =>
-        {
-            tensor.shallow_clone()
-        }
-        _ => tensor.contiguous(),
-    }
-}
-
 /// Context and log-sum-exp.
 pub(super) fn forward(
     [query, key, value]: [&TchTensor; 3],
@@ -200,7 +110,7 @@ pub(super) fn forward(
         Some(Way::Cudnn(seen)) => cudnn::forward(&tensors, &seen, settings),
         Some(Way::Chunks(sides)) => chunks::forward(&tensors, sides, settings),
         Some(Way::Efficient(seen)) => {
-            let added = efficient::Added::new(hidden, bias, &seen, &tensors[0], settings);
+            let added = Added::new(hidden, bias, &seen, &tensors[0], settings);
             efficient::forward(&tensors, &added, settings)
         }
         None => unreachable!("asked before whether it can be computed"),
@@ -299,8 +209,7 @@ pub(super) fn backward(
         Way::Cudnn(seen) => (cudnn::backward(&tensors, &results, &seen, settings), None),
         Way::Chunks(sides) => (chunks::backward(&tensors, &results, sides, settings), None),
         Way::Efficient(seen) => {
-            let added =
-                efficient::Added::new(&saved.hidden, &saved.bias, &seen, &tensors[0], settings);
+            let added = Added::new(&saved.hidden, &saved.bias, &seen, &tensors[0], settings);
             efficient::backward(&tensors, &results, &added, settings, arrived.wants_bias)
         }
     };
@@ -311,19 +220,6 @@ pub(super) fn backward(
         value,
         bias: d_bias.map(TchTensor::new),
     })
-}
-
-/// What the forward pass gave, and what arrives at it.
-struct Results<'a> {
-    context: &'a Tensor,
-    /// `[batch, heads, seq_q, 1]`
-    log_sum_exp: &'a Tensor,
-    d_context: &'a Tensor,
-}
-
-/// Whether more is hidden or added than the settings say.
-pub(super) fn has_more(hidden: &MoreHidden<LibTorch>, bias: &Bias<LibTorch>) -> bool {
-    !matches!((hidden, bias), (MoreHidden::Nothing, Bias::Nothing))
 }
 
 #[cfg(test)]
@@ -357,55 +253,5 @@ mod tests {
         assert!(!has_non_finite([&ordinary, &tensor(&[])]));
         let half = TchTensor::new(ordinary.tensor.clamp(-10.0, 10.0).to_kind(Kind::Half));
         assert!(is_exact([&half, &half], &tensor(&[2000.0]), true));
-    }
-
-    fn seen(rule: &Rule, seq_q: usize, seq_k: usize) -> Option<Seen> {
-        let shape = AttentionShape {
-            batch: 2,
-            heads: 1,
-            kv_heads: 1,
-            seq_q,
-            seq_k,
-            d_head: 8,
-            d_value: 8,
-        };
-        Seen::by(rule, &shape)
-    }
-
-    #[test]
-    fn what_kernels_can_be_told_is_told_as_it_is() {
-        let all = Seen::default();
-        let causal = Seen {
-            is_causal: true,
-            ..Seen::default()
-        };
-        let window = |left, right| Seen {
-            window: Some([left, right]),
-            ..Seen::default()
-        };
-        let rule = |left, right| Rule::Window { left, right };
-        assert_eq!(seen(&Rule::Full, 5, 9), Some(all.clone()));
-        assert_eq!(seen(&Rule::Causal, 9, 9), Some(causal.clone()));
-        assert_eq!(seen(&Rule::Causal, 1, 9), Some(all.clone()));
-        assert_eq!(seen(&Rule::Causal, 9, 5), None);
-        assert_eq!(seen(&rule(3, 1), 9, 9), Some(window(3, 1)));
-        assert_eq!(seen(&rule(3, 1), 8, 9), None);
-        assert_eq!(seen(&rule(8, 8), 9, 9), Some(all.clone()));
-        assert_eq!(seen(&rule(8, 0), 9, 9), Some(causal));
-        assert_eq!(
-            seen(&rule(3, 2).and(Rule::Causal), 9, 9),
-            Some(window(3, 0))
-        );
-        assert_eq!(seen(&rule(3, 2).and(rule(1, 1)), 9, 9), None);
-        assert_eq!(seen(&Rule::Strided { stride: 2 }, 9, 9), None);
-        assert_eq!(seen(&Rule::KeyLengths(vec![9, 9]), 9, 9), Some(all));
-        assert_eq!(seen(&Rule::KeyLengths(vec![9, 0]), 9, 9), None);
-        let lengths = Rule::KeyLengths(vec![9, 4]).and(Rule::Causal);
-        let both = Seen {
-            is_causal: true,
-            lengths: Some(vec![9, 4]),
-            window: None,
-        };
-        assert_eq!(seen(&lengths, 9, 9), Some(both));
     }
 }

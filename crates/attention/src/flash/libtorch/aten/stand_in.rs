@@ -4,7 +4,7 @@
 use tch::{Kind, Tensor};
 use zoo_kernels::aten::Mask;
 
-use super::efficient::Added;
+use super::call::Added;
 
 /// `[batch, heads, seq, d]`
 fn turned(tensor: &Tensor) -> Tensor {

@@ -1,9 +1,9 @@
 //! Some rows of a batch on their way back through the whole sequence.
 
-use super::Call;
+use super::call::Call;
 use super::gates::{PlaceBack, gru_back, lstm_back};
-use super::matmul::{Into, Scalars, matmul};
-use crate::cpu::Simd;
+use crate::cpu::matmul::{Accumulate, Scalars, matmul};
+use crate::cpu::{Simd, dispatch};
 use crate::recurrent::recurrence::Cell;
 
 /// A row of the batch.
@@ -29,6 +29,17 @@ pub(super) struct RowBack<'a> {
 /// the nearest cache: 128 by 64 numbers are 32 KiB.
 const PLACES: usize = 128;
 
+dispatch! {
+    /// Rows back through all their places.
+    pub(super) unsafe fn backward(
+        call: &Call<'_>,
+        turned: &[f32],
+        rows: &mut [RowBack<'_>],
+        d_recurrent: &mut [f32],
+        d_biases: &mut [f32],
+    ) by backward_rows;
+}
+
 /// Takes rows, the longest first, back through all their places, and adds to the gradients
 /// by the matrices, `[passes * d_hidden, gates]`, and by the biases, `[2, passes, gates]`.
 /// `turned` are the matrices with rows for columns, `[passes, gates, d_hidden]`.
@@ -37,7 +48,7 @@ const PLACES: usize = 128;
 ///
 /// The instructions of `S` are enabled; slices are as long as the call says.
 #[inline(always)]
-pub(super) unsafe fn backward_rows<S: Simd>(
+unsafe fn backward_rows<S: Simd>(
     call: &Call<'_>,
     turned: &[f32],
     rows: &mut [RowBack<'_>],
@@ -119,12 +130,12 @@ pub(super) unsafe fn backward_rows<S: Simd>(
             let turned = &turned[pass * d * gates..][..d * gates];
             // SAFETY: as many rows as were computed above, and as there are states of.
             unsafe {
-                matmul::<S>(
+                matmul::<S, true>(
                     [active, gates, d],
                     a,
-                    turned.as_ptr(),
-                    d_hidden.as_mut_ptr(),
-                    Into::Sum,
+                    (turned.as_ptr(), d),
+                    (d_hidden.as_mut_ptr(), d),
+                    Accumulate::Add,
                 );
             }
         }
@@ -138,12 +149,12 @@ pub(super) unsafe fn backward_rows<S: Simd>(
             };
             // SAFETY: as many places as are left, each with a state, a one and its gates.
             unsafe {
-                matmul::<S>(
+                matmul::<S, true>(
                     [d + 1, count, gates],
                     a,
-                    d_products[start * gates..].as_ptr(),
-                    d_matrix.as_mut_ptr(),
-                    Into::Sum,
+                    (d_products[start * gates..].as_ptr(), gates),
+                    (d_matrix.as_mut_ptr(), gates),
+                    Accumulate::Add,
                 );
             }
         }

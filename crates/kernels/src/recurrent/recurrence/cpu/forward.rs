@@ -1,9 +1,9 @@
 //! Some rows of a batch on their way through the whole sequence.
 
-use super::Call;
+use super::call::Call;
 use super::gates::{Place, gru, lstm};
-use super::matmul::{Into, Scalars, matmul};
-use crate::cpu::Simd;
+use crate::cpu::matmul::{Accumulate, Scalars, matmul};
+use crate::cpu::{Simd, dispatch};
 use crate::recurrent::recurrence::Cell;
 
 /// A row of the batch.
@@ -21,13 +21,22 @@ pub(super) struct Row<'a> {
     pub(super) kept: Option<&'a mut [f32]>,
 }
 
+dispatch! {
+    /// Rows through all their places.
+    pub(super) unsafe fn forward(
+        call: &Call<'_>,
+        biases: &[f32],
+        rows: &mut [Row<'_>],
+    ) by forward_rows;
+}
+
 /// Takes rows, the longest first, through all their places.
 ///
 /// # Safety
 ///
 /// The instructions of `S` are enabled; slices are as long as the call says.
 #[inline(always)]
-pub(super) unsafe fn forward_rows<S: Simd>(call: &Call<'_>, biases: &[f32], rows: &mut [Row<'_>]) {
+unsafe fn forward_rows<S: Simd>(call: &Call<'_>, biases: &[f32], rows: &mut [Row<'_>]) {
     let d = call.d_hidden;
     let (gates, kept) = (call.cell.gates() * d, call.kept());
     let passes = call.direction.passes();
@@ -53,12 +62,12 @@ pub(super) unsafe fn forward_rows<S: Simd>(call: &Call<'_>, biases: &[f32], rows
             };
             // SAFETY: as many rows as there are states of and room for.
             unsafe {
-                matmul::<S>(
+                matmul::<S, true>(
                     [active, d, gates],
                     a,
-                    recurrent.as_ptr(),
-                    products.as_mut_ptr(),
-                    Into::Fresh,
+                    (recurrent.as_ptr(), gates),
+                    (products.as_mut_ptr(), gates),
+                    Accumulate::Overwrite,
                 );
             }
             for (at, row) in rows[..active].iter_mut().enumerate() {

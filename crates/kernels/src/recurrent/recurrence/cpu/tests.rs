@@ -2,6 +2,7 @@
 //! conformance suite to say.
 
 use super::*;
+use crate::recurrent::recurrence::cell::{Cell, Direction};
 
 /// Numbers that are random enough, up to `most`.
 fn drawn(count: usize, most: f32, seed: u32) -> Vec<f32> {

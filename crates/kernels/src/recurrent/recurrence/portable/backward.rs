@@ -7,11 +7,11 @@ use burn::tensor::FloatDType;
 use super::order::{Order, join, taken};
 use super::step::{States, gate};
 use crate::recurrent::Cell;
-use crate::recurrent::recurrence::ops::{InputGradients, Kept, Saved, Settings};
+use crate::recurrent::recurrence::call::{InputGradients, Kept, Saved, Settings};
 
 /// The gradients, from those that arrive at the hidden states, `[batch, seq, width]`, and at
 /// the last state.
-pub(in crate::recurrent::recurrence) fn backward<B: Backend>(
+pub(crate) fn backward<B: Backend>(
     saved: Saved<B>,
     d_outputs: FloatTensor<B>,
     d_last: Option<FloatTensor<B>>,

@@ -7,7 +7,7 @@ use burn::backend::{
     Backend, Shape, Slice, TensorData, TensorMetadata, get_or_init_device_settings,
 };
 
-use crate::recurrent::recurrence::ops::Settings;
+use crate::recurrent::recurrence::call::Settings;
 
 /// The order in which places are visited: `[seq, passes, batch]`.
 pub(super) struct Order<'a, B: Backend> {

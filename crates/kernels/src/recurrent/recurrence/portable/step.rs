@@ -5,7 +5,7 @@ use burn::backend::{Backend, Shape, TensorMetadata};
 
 use super::order::{join, taken};
 use crate::recurrent::Cell;
-use crate::recurrent::recurrence::ops::Settings;
+use crate::recurrent::recurrence::call::Settings;
 
 /// States of all passes and rows, `[passes, batch, d_hidden]` each.
 #[derive(Debug, Clone)]

@@ -57,7 +57,7 @@ macro_rules! dispatch {
         /// The processor has the instruction set, and the arguments fit together.
         #[allow(clippy::too_many_arguments)]
         $vis unsafe fn $name(set: $crate::cpu::InstructionSet, $($arg: $kind),*) {
-            $crate::dispatch!(@compiled set, ($($arg: $kind),*);
+            $crate::cpu::dispatch!(@compiled set, ($($arg: $kind),*);
                 // SAFETY: the caller promised the instructions and that the arguments fit.
                 unsafe { $kernel::<$crate::cpu::Avx512>($($arg),*) },
                 // SAFETY: the caller promised the instructions and that the arguments fit.
@@ -71,7 +71,7 @@ macro_rules! dispatch {
         #[allow(clippy::too_many_arguments)]
         $vis fn $name($($arg: $kind),*) $(-> $result)? {
             let set = $crate::cpu::InstructionSet::detect();
-            $crate::dispatch!(@compiled set, ($($arg: $kind),*) $(-> $result)?;
+            $crate::cpu::dispatch!(@compiled set, ($($arg: $kind),*) $(-> $result)?;
                 $kernel($($arg),*), $kernel($($arg),*), $kernel($($arg),*))
         }
     };
@@ -102,3 +102,5 @@ macro_rules! dispatch {
         $portable
     }};
 }
+
+pub use dispatch;
