@@ -4,7 +4,7 @@ use burn::tensor::{DType, Device, Tensor};
 
 use crate::pattern::fits;
 use crate::shape::check_device;
-use crate::{AttentionShape, Dropout, Pattern};
+use crate::{AttentionShape, Dropout, Pattern, precision};
 
 /// How to attend: who sees whom, and what becomes of the scores.
 ///
@@ -105,6 +105,23 @@ impl AttentionOptions {
         if let Some(bias) = &self.bias {
             check_device(op, "a bias", query, &bias.device());
         }
+    }
+
+    /// The sizes of a call to `op` with a query, a key and a value, after all of it was checked but
+    /// the pattern.
+    ///
+    /// # Panics
+    ///
+    /// If the tensors are not of one dtype of up to 32 bits, or something does not fit.
+    pub(crate) fn check_call(
+        &self,
+        op: &str,
+        [query, key, value]: [&Tensor<4>; 3],
+    ) -> AttentionShape {
+        let shape = AttentionShape::of(op, query, key, value);
+        precision::check(op, [query, key, value].map(Tensor::dtype));
+        self.check(op, &shape);
+        shape
     }
 
     /// Sees to it that all but the pattern, which is checked where it is used, fits.

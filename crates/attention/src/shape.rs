@@ -72,6 +72,20 @@ impl AttentionShape {
         }
     }
 
+    /// So many queries and keys of one head of one number, for tests of what is visible.
+    #[cfg(test)]
+    pub(crate) fn of_sequences(batch: usize, seq_q: usize, seq_k: usize) -> Self {
+        Self {
+            batch,
+            heads: 1,
+            kv_heads: 1,
+            seq_q,
+            seq_k,
+            d_head: 1,
+            d_value: 1,
+        }
+    }
+
     /// Query heads that share one key and value head.
     pub fn group(&self) -> usize {
         self.heads / self.kv_heads

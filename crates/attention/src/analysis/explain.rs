@@ -16,7 +16,7 @@ use crate::mechanisms::{self, MechanismConfig, Params, additive, multiplicative}
 use crate::mechanisms::{hidden_by_hashes, units};
 use crate::pattern::rule::place;
 use crate::pattern::{rows_of, taken};
-use crate::precision::{check, narrow, widen};
+use crate::precision::{narrow, widen};
 use crate::scan::{linear_weights, retention_weights};
 use crate::{AttentionOptions, AttentionShape, hard, local_predictive};
 
@@ -64,9 +64,7 @@ pub(crate) fn explain_by(
     rows: &[usize],
 ) -> Tensor<4> {
     let op = OP;
-    let shape = AttentionShape::of(op, &query, &key, &key);
-    check(op, [query.dtype(), key.dtype(), key.dtype()]);
-    options.check(op, &shape);
+    let shape = options.check_call(op, [&query, &key, &key]);
     assert!(
         !rows.is_empty(),
         "{op}: there must be a row to explain, got none"

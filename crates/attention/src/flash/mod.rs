@@ -66,9 +66,9 @@ use self::call::{Bias, MoreHidden, TiledSettings};
 pub use self::merge::{Flashed, merge};
 use self::ops::TiledForward;
 pub(crate) use self::spread::Spread;
+use crate::AttentionOptions;
 use crate::pattern::rule::Rule;
-use crate::precision::{check, narrow, widen, widened};
-use crate::{AttentionOptions, AttentionShape};
+use crate::precision::{narrow, widen, widened};
 
 /// Attends without holding the weights.
 ///
@@ -259,9 +259,7 @@ fn settle(
     also: Rule,
 ) -> (TiledSettings, Option<Tensor<4, Bool>>) {
     let op = "flash attention";
-    let shape = AttentionShape::of(op, query, key, value);
-    check(op, [query.dtype(), key.dtype(), value.dtype()]);
-    options.check(op, &shape);
+    let shape = options.check_call(op, [query, key, value]);
     let device = query.device();
     options.check_device(op, &device);
     let (rule, hidden) = options.pattern.split(op, &shape, &device);

@@ -43,15 +43,7 @@ mod tests {
     fn a_mask_hides_from_all_where_one_stands_for_all() {
         // [batch 2, heads 1, seq_q 1, seq_k 3]
         let hidden = Spread::new(&[0, 1, 0, 1, 0, 0], [2, 1, 1, 3]);
-        let shape = AttentionShape {
-            batch: 2,
-            heads: 1,
-            kv_heads: 1,
-            seq_q: 4,
-            seq_k: 3,
-            d_head: 1,
-            d_value: 1,
-        };
+        let shape = AttentionShape::of_sequences(2, 4, 3);
         let sights = Sights {
             shape: &shape,
             rule: &Rule::Full,

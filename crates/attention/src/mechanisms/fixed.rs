@@ -19,8 +19,8 @@ use super::{Attention, Inputs, Output, Params};
 use crate::flash::{flash, flash_by_rule, flash_with_log_sum_exp, merge};
 use crate::pattern::rule::Rule;
 use crate::pattern::{Stairs, Steps};
-use crate::precision::{check, narrow, widen};
-use crate::{AttentionOptions, AttentionShape, Pattern};
+use crate::precision::{narrow, widen};
+use crate::{AttentionOptions, Pattern};
 
 impl Attention for Fixed {
     fn pattern(&self, seq_k: usize) -> Option<Pattern> {
@@ -65,9 +65,7 @@ pub fn fixed(
     options: &AttentionOptions,
 ) -> Tensor<4> {
     let op = "fixed attention";
-    let shape = AttentionShape::of(op, &query, &key, &value);
-    check(op, [query.dtype(), key.dtype(), value.dtype()]);
-    options.check(op, &shape);
+    let shape = options.check_call(op, [&query, &key, &value]);
     assert!(block > 0, "{op}: a block must have places, got 0");
     let summary = summary.min(block);
     let steps = match options.pattern {

@@ -29,7 +29,7 @@ use crate::counter::{draw, mix, row_key};
 use crate::mechanisms::standard::{
     Attended, all_places, attend_by_weights, by_rows, changed, may_hide, scores_of, softmax,
 };
-use crate::precision::{check, widen};
+use crate::precision::{widen};
 use crate::seed::next_seed;
 use crate::{AttentionOptions, AttentionShape};
 
@@ -88,9 +88,7 @@ pub fn hard(
     options: &AttentionOptions,
 ) -> Attended {
     let op = "hard attention";
-    let shape = AttentionShape::of(op, &query, &key, &value);
-    check(op, [query.dtype(), key.dtype(), value.dtype()]);
-    options.check(op, &shape);
+    let shape = options.check_call(op, [&query, &key, &value]);
     if let Choice::Sampled { temperature, .. } = choice {
         assert!(
             TEMPERATURES.contains(&temperature),

@@ -15,7 +15,7 @@ use zoo_spec::Linear;
 
 use super::{Attention, Inputs, Output, Params};
 use crate::analysis::weighing::Weighing;
-use crate::precision::{check, narrow, widen};
+use crate::precision::{narrow, widen};
 use crate::scan::{
     FeatureMap, LinearState, Sight, causal, heads, mean, read_out, refuse_scores, with_ones,
 };
@@ -79,9 +79,7 @@ pub fn linear(
     options: &AttentionOptions,
 ) -> Tensor<4> {
     let op = "linear attention";
-    let shape = AttentionShape::of(op, &query, &key, &value);
-    check(op, [query.dtype(), key.dtype(), value.dtype()]);
-    options.check(op, &shape);
+    let shape = options.check_call(op, [&query, &key, &value]);
     refuse_scores(op, options);
     let features = features.ready(op, &query);
     let sight = Sight::of(op, &options.pattern, &shape, &query.device());

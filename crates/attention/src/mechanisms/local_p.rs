@@ -20,7 +20,7 @@ use crate::analysis::weighing::Weighing;
 use crate::mechanisms::standard::{
     Attended, all_places, attend_by_weights, changed, scores_of, softmax,
 };
-use crate::precision::{check, check_parameter, widen};
+use crate::precision::{check_parameter, widen};
 use crate::{AttentionOptions, AttentionShape, Pattern};
 
 impl Attention for LocalP {
@@ -84,10 +84,8 @@ pub fn local_predictive(
     options: &AttentionOptions,
 ) -> Attended {
     let op = "local-p attention";
-    let shape = AttentionShape::of(op, &query, &key, &value);
+    let shape = options.check_call(op, [&query, &key, &value]);
     let (heads, d_head) = (shape.heads, shape.d_head);
-    check(op, [query.dtype(), key.dtype(), value.dtype()]);
-    options.check(op, &shape);
     options.pattern.check(op, &shape);
     assert!(window > 0, "{op}: a window must be at least 1, got 0");
     assert!(

@@ -17,7 +17,7 @@ use super::{
     init_matrix,
 };
 use crate::analysis::weighing::Weighing;
-use crate::precision::{check, check_parameter, narrow, widen};
+use crate::precision::{check_parameter, narrow, widen};
 use crate::{AttentionOptions, AttentionShape, flash};
 
 impl Attention for Multiplicative {
@@ -78,9 +78,7 @@ pub fn multiplicative(
     options: &AttentionOptions,
 ) -> Tensor<4> {
     let op = "multiplicative attention";
-    let shape = AttentionShape::of(op, &query, &key, &value);
-    check(op, [query.dtype(), key.dtype(), value.dtype()]);
-    options.check(op, &shape);
+    let shape = options.check_call(op, [&query, &key, &value]);
     let stored = query.dtype();
     let query = through(op, query, matrix, &shape);
     let [key, value] = [key, value].map(widen);

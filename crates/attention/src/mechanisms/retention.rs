@@ -13,7 +13,7 @@ use zoo_spec::Retention;
 
 use super::{Attention, Inputs, Output, Params};
 use crate::analysis::weighing::Weighing;
-use crate::precision::{check, narrow, widen};
+use crate::precision::{narrow, widen};
 use crate::scan::{LinearState, Sight, causal, refuse_scores};
 use crate::{AttentionOptions, AttentionShape};
 
@@ -74,9 +74,7 @@ pub fn retention(
     options: &AttentionOptions,
 ) -> Tensor<4> {
     let op = "retention";
-    let shape = AttentionShape::of(op, &query, &key, &value);
-    check(op, [query.dtype(), key.dtype(), value.dtype()]);
-    options.check(op, &shape);
+    let shape = options.check_call(op, [&query, &key, &value]);
     refuse_scores(op, options);
     assert!(
         decays.len() == shape.kv_heads,

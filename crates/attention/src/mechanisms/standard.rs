@@ -19,7 +19,7 @@ use zoo_spec::Standard;
 pub use super::attention::Attended;
 use super::{Attention, Inputs, Output, Params};
 use crate::finite::{FiniteRows, poison};
-use crate::precision::{check, narrow, widen};
+use crate::precision::{narrow, widen};
 use crate::{AttentionOptions, AttentionShape, Dropout, Pattern};
 
 impl Attention for Standard {
@@ -56,9 +56,7 @@ pub fn standard(
     options: &AttentionOptions,
 ) -> Attended {
     let op = "standard attention";
-    let shape = AttentionShape::of(op, &query, &key, &value);
-    check(op, [query.dtype(), key.dtype(), value.dtype()]);
-    options.check(op, &shape);
+    let shape = options.check_call(op, [&query, &key, &value]);
     options.check_device(op, &query.device());
     let scale = options.scale.unwrap_or(shape.default_scale());
 

@@ -16,7 +16,7 @@ use zoo_spec::Strided;
 
 use super::{Attention, Inputs, Output, Params};
 use crate::flash::{Flashed, flash, flash_with_log_sum_exp, merge};
-use crate::precision::{check, narrow, widen};
+use crate::precision::{narrow, widen};
 use crate::{AttentionOptions, AttentionShape, Pattern};
 
 impl Attention for Strided {
@@ -64,9 +64,7 @@ pub fn strided(
     options: &AttentionOptions,
 ) -> Tensor<4> {
     let op = OP;
-    let shape = AttentionShape::of(op, &query, &key, &value);
-    check(op, [query.dtype(), key.dtype(), value.dtype()]);
-    options.check(op, &shape);
+    let shape = options.check_call(op, [&query, &key, &value]);
     let seen = strided_pattern(stride);
     let is_causal = match options.pattern {
         Pattern::Full => Some(false),

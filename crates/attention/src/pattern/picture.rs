@@ -70,15 +70,7 @@ mod tests {
 
     #[test]
     fn every_run_is_a_rectangle() {
-        let shape = AttentionShape {
-            batch: 1,
-            heads: 1,
-            kv_heads: 1,
-            seq_q: 128,
-            seq_k: 256,
-            d_head: 1,
-            d_value: 1,
-        };
+        let shape = AttentionShape::of_sequences(1, 128, 256);
         let svg = Pattern::Causal.plan(&shape, [64, 64]).to_svg();
         // Keys 0..128 whole and 128..192 in part, then 0..192 and 192..256.
         assert_eq!(svg.matches(r#"class="whole""#).count(), 2);

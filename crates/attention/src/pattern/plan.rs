@@ -293,18 +293,6 @@ pub(crate) fn kept(
 mod tests {
     use super::*;
 
-    fn shape(batch: usize, seq_q: usize, seq_k: usize) -> AttentionShape {
-        AttentionShape {
-            batch,
-            heads: 1,
-            kv_heads: 1,
-            seq_q,
-            seq_k,
-            d_head: 1,
-            d_value: 1,
-        }
-    }
-
     fn patterns(seq_k: usize) -> Vec<Pattern> {
         vec![
             Pattern::Full,
@@ -335,7 +323,7 @@ mod tests {
     #[test]
     fn tiles_hold_exactly_what_is_seen() {
         for (seq_q, seq_k) in [(40, 40), (23, 40), (40, 23)] {
-            let shape = shape(1, seq_q, seq_k);
+            let shape = AttentionShape::of_sequences(1, seq_q, seq_k);
             for pattern in patterns(seq_k) {
                 let plan = pattern.plan(&shape, [6, 4]);
                 let mut hidden = Vec::new();
@@ -370,7 +358,11 @@ mod tests {
 
     #[test]
     fn density_is_the_share_of_what_is_computed() {
-        let plan = |pattern: Pattern, n| pattern.plan(&shape(1, n, n), [64, 64]).density();
+        let plan = |pattern: Pattern, n| {
+            pattern
+                .plan(&AttentionShape::of_sequences(1, n, n), [64, 64])
+                .density()
+        };
         assert_eq!(plan(Pattern::Full, 1000), 1.0);
         assert_eq!(plan(Pattern::Causal, 640), 55.0 / 100.0);
         assert_eq!(plan(Pattern::Block { size: 64 }, 640), 0.1);
@@ -386,13 +378,18 @@ mod tests {
         use crate::pattern::{Stairs, Steps};
         let n = 4096;
         let scattered = Pattern::fixed(64, 8).and(Pattern::Causal);
-        assert!(scattered.plan(&shape(1, n, n), [64, 64]).density() > 0.5);
+        assert!(
+            scattered
+                .plan(&AttentionShape::of_sequences(1, n, n), [64, 64])
+                .density()
+                > 0.5
+        );
         let stairs = Rule::Stairs(Stairs {
             rise: 64,
             run: 8,
             seen: Steps::Before,
         });
-        let gathered = shape(1, n, n / 8);
+        let gathered = AttentionShape::of_sequences(1, n, n / 8);
         let plan = TilePlan::of_all_examples(&stairs, &gathered, [64, 64]);
         assert!((0.49..0.56).contains(&plan.density()), "{}", plan.density());
     }
@@ -400,7 +397,7 @@ mod tests {
     #[test]
     fn a_plan_is_as_large_as_what_it_shows() {
         let runs = |pattern: Pattern, n| {
-            let plan = pattern.plan(&shape(1, n, n), [64, 64]);
+            let plan = pattern.plan(&AttentionShape::of_sequences(1, n, n), [64, 64]);
             plan.examples[0].runs.len()
         };
         assert_eq!(runs(Pattern::Full, 65_536), 1024);
@@ -419,7 +416,7 @@ mod tests {
 
     #[test]
     fn examples_have_rows_of_their_own_or_share_them() {
-        let shape = shape(2, 8, 8);
+        let shape = AttentionShape::of_sequences(2, 8, 8);
         let lengths = Pattern::key_lengths([8, 3]);
         let plan = lengths.plan(&shape, [4, 4]);
         assert_eq!(
@@ -448,7 +445,7 @@ mod tests {
 
     #[test]
     fn a_plan_is_made_once() {
-        let shape = shape(1, 77, 78);
+        let shape = AttentionShape::of_sequences(1, 77, 78);
         let rule = || {
             Arc::new(Rule::Window {
                 left: 5,

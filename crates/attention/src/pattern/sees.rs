@@ -83,15 +83,7 @@ mod tests {
     use crate::{AttentionShape, Pattern};
 
     fn shape(seq: usize) -> AttentionShape {
-        AttentionShape {
-            batch: 1,
-            heads: 1,
-            kv_heads: 1,
-            seq_q: seq,
-            seq_k: seq,
-            d_head: 1,
-            d_value: 1,
-        }
+        AttentionShape::of_sequences(1, seq, seq)
     }
 
     fn window() -> Pattern {

@@ -95,15 +95,7 @@ mod tests {
 
     #[test]
     fn without_end_is_further_than_any_key() {
-        let shape = AttentionShape {
-            batch: 1,
-            heads: 1,
-            kv_heads: 1,
-            seq_q: 5,
-            seq_k: 5,
-            d_head: 1,
-            d_value: 1,
-        };
+        let shape = AttentionShape::of_sequences(1, 5, 5);
         let hidden = |pattern: Pattern| {
             let mut hidden = Vec::new();
             let rule = pattern.rule();

@@ -28,15 +28,24 @@ fn drawing(forgetting: Forgetting, first: usize) -> Drawing {
     }
 }
 
-/// `x = keep · x`
-pub(super) fn dropout(numbers: &mut [f32], forgetting: Forgetting) {
+/// Runs what is done to a block over all of them.
+fn for_each_block(
+    numbers: &mut [f32],
+    forgetting: Forgetting,
+    run: impl Fn(&mut [f32], Drawing) + Sync + Send,
+) {
     let part = task(numbers.len());
     let tasks: Vec<_> = numbers.chunks_mut(part).enumerate().collect();
     for_each(tasks, |(at, numbers)| {
         for (block, numbers) in numbers.chunks_mut(BLOCK).enumerate() {
-            drop_block(numbers, drawing(forgetting, at * part + block * BLOCK));
+            run(numbers, drawing(forgetting, at * part + block * BLOCK));
         }
     });
+}
+
+/// `x = keep · x`
+pub(super) fn dropout(numbers: &mut [f32], forgetting: Forgetting) {
+    for_each_block(numbers, forgetting, drop_block);
 }
 
 /// `x = base + keep · x`
@@ -58,13 +67,7 @@ pub(super) fn add_dropout(base: &[f32], numbers: &mut [f32], forgetting: Forgett
 
 /// `x = keep · max(x, 0)`
 pub(super) fn relu_dropout(numbers: &mut [f32], forgetting: Forgetting) {
-    let part = task(numbers.len());
-    let tasks: Vec<_> = numbers.chunks_mut(part).enumerate().collect();
-    for_each(tasks, |(at, numbers)| {
-        for (block, numbers) in numbers.chunks_mut(BLOCK).enumerate() {
-            relu_block(numbers, drawing(forgetting, at * part + block * BLOCK));
-        }
-    });
+    for_each_block(numbers, forgetting, relu_block);
 }
 
 /// What arrives, where something came out; zero elsewhere.

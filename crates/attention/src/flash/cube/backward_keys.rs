@@ -5,9 +5,10 @@ use cubecl::prelude::*;
 use super::call::Call;
 use super::device_plan::Rowwise;
 use super::layout::Layout;
-use super::memory::{Four, Rows, SharedMemory};
+use super::memory::{Four, SharedMemory, contiguous_rows, unit_position};
 use super::score::{
-    Head, Tile, drawn_by, factor, finish_scores, inverse_of_sum, may_hide, slope, visible, weight,
+    Head, Tile, drawn_by, factor, finish_scores, inverse_of_sum, may_hide, run_of_plan, visible,
+    weight, write_slopes,
 };
 use super::tile::{add_weighted, multiply, put_weights, store_sums};
 
@@ -40,9 +41,7 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
     let columns = comptime!(layout.columns());
     let key_parts = comptime!(layout.rows * layout.fours * key_blocks);
     let value_parts = comptime!(layout.rows * layout.fours * value_blocks);
-    let unit = UNIT_POS as usize;
-    let down = unit / side;
-    let across = unit % side;
+    let (down, across) = unit_position(layout);
     // The first keys first: where the pattern is causal they have the most to do.
     let column_of_tiles = CUBE_POS_X as usize;
     let example = CUBE_POS_Z as usize;
@@ -50,7 +49,6 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
     let group = call.group as usize;
     let kv_heads = call.heads as usize / group;
     let seq_q = call.seq_q as usize;
-    let seq_k = call.seq_k as usize;
     let first = column_of_tiles * comptime!(layout.down());
     let keys = call.key.rows(example, kv_head, call.seq_k, call.d_head);
     let values = call.value.rows(example, kv_head, call.seq_k, call.d_value);
@@ -92,14 +90,13 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
         let upstream = call
             .d_context
             .rows(example, head.head, call.seq_q, call.d_value);
-        for run in begin..end {
-            let run_at = call.runs_at as usize + run as usize * 3;
-            let bitmap = plan[run_at + 2] as usize;
-            for number in plan[run_at]..plan[run_at + 1] {
+        for number in begin..end {
+            let run = run_of_plan(number, plan, call);
+            for at in run.first..run.end {
                 let tile = Tile {
-                    query: number as usize * comptime!(layout.across()),
+                    query: at as usize * comptime!(layout.across()),
                     key: first,
-                    bitmap,
+                    bitmap: run.bitmap,
                 };
                 #[unroll]
                 for j in 0..columns {
@@ -125,14 +122,7 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
                     &mut products,
                     layout,
                 );
-                if !is_plain {
-                    if call.softcap > 0.0f32 {
-                        #[unroll]
-                        for at in 0..comptime!(layout.own()) {
-                            slopes[at] = slope(products[at], call);
-                        }
-                    }
-                }
+                write_slopes(&products, &mut slopes, call, is_plain, layout);
                 finish_scores::<E, M>(
                     &mut products,
                     &head,
@@ -232,18 +222,8 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
         key_sums[i] *= Four::new(call.scale);
     }
     let of_head = example * kv_heads + kv_head;
-    let d_keys = Rows {
-        start: of_head * seq_k * call.d_head as usize,
-        stride: call.d_head as usize,
-        count: seq_k,
-        width: call.d_head as usize,
-    };
-    let d_values = Rows {
-        start: of_head * seq_k * call.d_value as usize,
-        stride: call.d_value as usize,
-        count: seq_k,
-        width: call.d_value as usize,
-    };
+    let d_keys = contiguous_rows(of_head, call.seq_k, call.d_head);
+    let d_values = contiguous_rows(of_head, call.seq_k, call.d_value);
     store_sums::<E, N>(d_key, &d_keys, first, &key_sums, &one, key_blocks, layout);
     store_sums::<E, N>(
         d_value,

@@ -5,10 +5,10 @@ use cubecl::prelude::*;
 use super::call::Call;
 use super::device_plan::Rowwise;
 use super::layout::Layout;
-use super::memory::{Four, Rows, SharedMemory};
+use super::memory::{Four, SharedMemory, contiguous_rows, unit_position};
 use super::score::{
-    Drawn, Head, Tile, drawn_by, factor, finish_scores, inverse_of_sum, may_hide, slope, visible,
-    weight,
+    Drawn, drawn_by, factor, finish_scores, inverse_of_sum, may_hide, query_tile, run_of_plan,
+    tile_of_keys, visible, weight, write_slopes,
 };
 use super::tile::{add_weighted, multiply, put_weights, store_sums};
 
@@ -37,30 +37,12 @@ pub(super) fn backward_queries<E: Float, N: Size, M: Numeric>(
     let rows = comptime!(layout.rows);
     let columns = comptime!(layout.columns());
     let parts = comptime!(blocks * layout.fours);
-    let unit = UNIT_POS as usize;
-    let down = unit / side;
-    let across = unit % side;
-    let row_of_tiles = (call.plan_rows - 1 - CUBE_POS_X) as usize;
-    let head = Head {
-        example: CUBE_POS_Z as usize,
-        head: CUBE_POS_Y as usize,
-    };
-    let kv_head = head.head / call.group as usize;
-    let first = row_of_tiles * comptime!(layout.down());
-    let queries = call
-        .query
-        .rows(head.example, head.head, call.seq_q, call.d_head);
-    let keys = call
-        .key
-        .rows(head.example, kv_head, call.seq_k, call.d_head);
-    let values = call
-        .value
-        .rows(head.example, kv_head, call.seq_k, call.d_value);
+    let (down, across) = unit_position(layout);
+    let own = query_tile(plan, call, layout);
     let upstream = call
         .d_context
-        .rows(head.example, head.head, call.seq_q, call.d_value);
+        .rows(own.head.example, own.head.head, call.seq_q, call.d_value);
     let seq_q = call.seq_q as usize;
-    let of_head = head.example * call.heads as usize + head.head;
 
     let mut memory = SharedMemory::<E>::new(layout);
     let mut weights = Array::<f32>::new(comptime!(layout.own()));
@@ -75,12 +57,12 @@ pub(super) fn backward_queries<E: Float, N: Size, M: Numeric>(
     let mut high = Array::<u32>::new(rows);
     #[unroll]
     for i in 0..rows {
-        let row = first + down + i * side;
+        let row = own.first + down + i * side;
         most[i] = 0.0f32;
         inverse[i] = 0.0f32;
         mean[i] = 0.0f32;
         if row < seq_q {
-            let at = of_head * seq_q + row;
+            let at = own.number * seq_q + row;
             most[i] = stats[2 * at];
             inverse[i] = inverse_of_sum(stats[2 * at + 1]);
             mean[i] = means[at];
@@ -92,47 +74,32 @@ pub(super) fn backward_queries<E: Float, N: Size, M: Numeric>(
         }
         if !is_plain {
             if call.threshold > 0u32 {
-                let by = drawn_by(&head, row, table, call);
+                let by = drawn_by(&own.head, row, table, call);
                 low[i] = by.low;
                 high[i] = by.high;
             }
         }
     }
 
-    let at = head.example * call.plan_example as usize + row_of_tiles;
-    let begin = plan[at];
-    let end = plan[at + 1];
-    for run in begin..end {
-        let run_at = call.runs_at as usize + run as usize * 3;
-        let bitmap = plan[run_at + 2] as usize;
-        for number in plan[run_at]..plan[run_at + 1] {
-            let tile = Tile {
-                query: first,
-                key: number as usize * comptime!(layout.across()),
-                bitmap,
-            };
+    for number in own.begin..own.end {
+        let run = run_of_plan(number, plan, call);
+        for at in run.first..run.end {
+            let tile = tile_of_keys(&own, at, &run, layout);
             multiply::<E, N>(
                 query,
-                &queries,
+                &own.queries,
                 tile.query,
                 key,
-                &keys,
+                &own.keys,
                 tile.key,
                 &mut memory,
                 &mut products,
                 layout,
             );
-            if !is_plain {
-                if call.softcap > 0.0f32 {
-                    #[unroll]
-                    for at in 0..comptime!(layout.own()) {
-                        slopes[at] = slope(products[at], call);
-                    }
-                }
-            }
+            write_slopes(&products, &mut slopes, call, is_plain, layout);
             finish_scores::<E, M>(
                 &mut products,
-                &head,
+                &own.head,
                 &tile,
                 &mut memory.wide,
                 plan,
@@ -157,7 +124,7 @@ pub(super) fn backward_queries<E: Float, N: Size, M: Numeric>(
                 &upstream,
                 tile.query,
                 value,
-                &values,
+                &own.values,
                 tile.key,
                 &mut memory,
                 &mut products,
@@ -194,7 +161,7 @@ pub(super) fn backward_queries<E: Float, N: Size, M: Numeric>(
             let hides = may_hide(&tile, call, is_plain);
             add_weighted::<E, N>(
                 key,
-                &keys,
+                &own.keys,
                 tile.key,
                 &mut memory,
                 &mut sums,
@@ -210,11 +177,6 @@ pub(super) fn backward_queries<E: Float, N: Size, M: Numeric>(
     for at in 0..comptime!(layout.rows * blocks * layout.fours) {
         sums[at] *= Four::new(call.scale);
     }
-    let d_queries = Rows {
-        start: of_head * seq_q * call.d_head as usize,
-        stride: call.d_head as usize,
-        count: seq_q,
-        width: call.d_head as usize,
-    };
-    store_sums::<E, N>(d_query, &d_queries, first, &sums, &one, blocks, layout);
+    let d_queries = contiguous_rows(own.number, call.seq_q, call.d_head);
+    store_sums::<E, N>(d_query, &d_queries, own.first, &sums, &one, blocks, layout);
 }

@@ -217,18 +217,6 @@ mod tests {
     use crate::Pattern;
     use crate::flash::cube::layout::By;
 
-    fn shape(batch: usize, seq_q: usize, seq_k: usize) -> AttentionShape {
-        AttentionShape {
-            batch,
-            heads: 1,
-            kv_heads: 1,
-            seq_q,
-            seq_k,
-            d_head: 1,
-            d_value: 1,
-        }
-    }
-
     /// Tiles of 64 by 32, the other way round for [`Rowwise::Keys`].
     const LAYOUT: Layout = Layout {
         by: By::Units,
@@ -293,7 +281,7 @@ mod tests {
     #[test]
     fn the_device_reads_what_the_rule_says() {
         for (seq_q, seq_k) in [(64, 64), (130, 100), (1, 77), (100, 65)] {
-            let shape = shape(2, seq_q, seq_k);
+            let shape = AttentionShape::of_sequences(2, seq_q, seq_k);
             for pattern in patterns(seq_k) {
                 let rule = Arc::new(pattern.rule());
                 for rowwise in [Rowwise::Queries, Rowwise::Keys] {
@@ -314,7 +302,7 @@ mod tests {
 
     #[test]
     fn tiles_that_are_alike_share_a_bitmap() {
-        let shape = shape(1, 4096, 4096);
+        let shape = AttentionShape::of_sequences(1, 4096, 4096);
         let rule = Arc::new(Pattern::Causal.rule());
         let plan = Wanted::new(&rule, &shape, LAYOUT, Rowwise::Queries).words(&shape);
         // Two tiles on the diagonal of each row, and one run before them.

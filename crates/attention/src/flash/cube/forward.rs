@@ -5,8 +5,11 @@ use cubecl::prelude::*;
 use super::call::Call;
 use super::device_plan::Rowwise;
 use super::layout::Layout;
-use super::memory::{Four, Rows, SharedMemory};
-use super::score::{Drawn, Head, LOWEST, Tile, drawn_by, factor, finish_scores, may_hide, weight};
+use super::memory::{Four, SharedMemory, contiguous_rows, unit_position};
+use super::score::{
+    Drawn, LOWEST, drawn_by, factor, finish_scores, may_hide, query_tile, run_of_plan,
+    tile_of_keys, weight,
+};
 use super::tile::{across_units, add_weighted, multiply, put_weights, store_sums};
 
 /// A cube computes a tile of queries of a head, key tile by key tile.
@@ -33,26 +36,8 @@ pub(super) fn forward<E: Float, N: Size, M: Numeric>(
     let rows = comptime!(layout.rows);
     let columns = comptime!(layout.columns());
     let parts = comptime!(blocks * layout.fours);
-    let unit = UNIT_POS as usize;
-    let down = unit / side;
-    let across = unit % side;
-    // The last queries first: where the pattern is causal they have the most to do.
-    let row_of_tiles = (call.plan_rows - 1 - CUBE_POS_X) as usize;
-    let head = Head {
-        example: CUBE_POS_Z as usize,
-        head: CUBE_POS_Y as usize,
-    };
-    let kv_head = head.head / call.group as usize;
-    let first = row_of_tiles * comptime!(layout.down());
-    let queries = call
-        .query
-        .rows(head.example, head.head, call.seq_q, call.d_head);
-    let keys = call
-        .key
-        .rows(head.example, kv_head, call.seq_k, call.d_head);
-    let values = call
-        .value
-        .rows(head.example, kv_head, call.seq_k, call.d_value);
+    let (down, across) = unit_position(layout);
+    let own = query_tile(plan, call, layout);
 
     let mut memory = SharedMemory::<E>::new(layout);
     let mut scores = Array::<f32>::new(comptime!(layout.own()));
@@ -72,31 +57,23 @@ pub(super) fn forward<E: Float, N: Size, M: Numeric>(
         }
         if !is_plain {
             if call.threshold > 0u32 {
-                let by = drawn_by(&head, first + down + i * side, table, call);
+                let by = drawn_by(&own.head, own.first + down + i * side, table, call);
                 low[i] = by.low;
                 high[i] = by.high;
             }
         }
     }
 
-    let at = head.example * call.plan_example as usize + row_of_tiles;
-    let begin = plan[at];
-    let end = plan[at + 1];
-    for run in begin..end {
-        let run_at = call.runs_at as usize + run as usize * 3;
-        let bitmap = plan[run_at + 2] as usize;
-        for number in plan[run_at]..plan[run_at + 1] {
-            let tile = Tile {
-                query: first,
-                key: number as usize * comptime!(layout.across()),
-                bitmap,
-            };
+    for number in own.begin..own.end {
+        let run = run_of_plan(number, plan, call);
+        for at in run.first..run.end {
+            let tile = tile_of_keys(&own, at, &run, layout);
             multiply::<E, N>(
                 query,
-                &queries,
+                &own.queries,
                 tile.query,
                 key,
-                &keys,
+                &own.keys,
                 tile.key,
                 &mut memory,
                 &mut scores,
@@ -104,7 +81,7 @@ pub(super) fn forward<E: Float, N: Size, M: Numeric>(
             );
             finish_scores::<E, M>(
                 &mut scores,
-                &head,
+                &own.head,
                 &tile,
                 &mut memory.wide,
                 plan,
@@ -160,7 +137,7 @@ pub(super) fn forward<E: Float, N: Size, M: Numeric>(
             let hides = may_hide(&tile, call, is_plain);
             add_weighted::<E, N>(
                 value,
-                &values,
+                &own.values,
                 tile.key,
                 &mut memory,
                 &mut sums,
@@ -172,18 +149,12 @@ pub(super) fn forward<E: Float, N: Size, M: Numeric>(
     }
 
     across_units(&mut sum, &mut memory.wide, true, layout);
-    let of_head = head.example * call.heads as usize + head.head;
     let seq_q = call.seq_q as usize;
-    let contexts = Rows {
-        start: of_head * seq_q * call.d_value as usize,
-        stride: call.d_value as usize,
-        count: seq_q,
-        width: call.d_value as usize,
-    };
+    let contexts = contiguous_rows(own.number, call.seq_q, call.d_value);
     #[unroll]
     for i in 0..rows {
-        let row = first + down + i * side;
-        let at = of_head * seq_q + row;
+        let row = own.first + down + i * side;
+        let at = own.number * seq_q + row;
         if across == 0 && row < seq_q {
             stats[2 * at] = most[i];
             stats[2 * at + 1] = sum[i];
@@ -195,5 +166,5 @@ pub(super) fn forward<E: Float, N: Size, M: Numeric>(
             log_sum_exp[at] = most[i] + sum[i].ln();
         }
     }
-    store_sums::<E, N>(context, &contexts, first, &sums, &sum, blocks, layout);
+    store_sums::<E, N>(context, &contexts, own.first, &sums, &sum, blocks, layout);
 }

@@ -41,6 +41,41 @@ pub(super) struct GivenBack {
 /// Units of a cube that computes means.
 const MEANS: u32 = 64;
 
+/// Launches a kernel over the tiles of a plan: the tensors that it reads and writes, and the widths
+/// of the results that its units hold in blocks.
+macro_rules! launch_over_tiles {
+    (
+        $kernel:ident($ready:ident, $plan:ident, $settings:ident, $layout:ident),
+        heads: $heads:expr,
+        reads: [$($input:expr),+],
+        writes: [$($output:expr),+],
+        blocks: [$($width:expr),+],
+    ) => {{
+        let (mask, mask_type) = $ready.mask(&$plan);
+        // SAFETY: the kernel reads and writes within the tensors, whose sizes the call tells.
+        unsafe {
+            $kernel::launch_unchecked(
+                &$ready.client,
+                count([$plan.words.rows, $heads, $settings.shape.batch]),
+                CubeDim::new_1d($layout.units() as u32),
+                $ready.width,
+                $(buffer($input),)+
+                $plan.buffer(),
+                $ready.table(&$plan),
+                mask,
+                $ready.bias(&$plan),
+                $(buffer($output),)+
+                $ready.call($settings, &$plan.words),
+                $layout,
+                $($layout.blocks($width),)+
+                $ready.is_plain($settings),
+                $ready.numbers(),
+                mask_type,
+            );
+        }
+    }};
+}
+
 /// Context, log-sum-exp and softmax statistics.
 pub(super) fn launch_forward(
     given: Given,
@@ -53,32 +88,13 @@ pub(super) fn launch_forward(
     let context = ready.empty([shape.batch, shape.heads, shape.seq_q, shape.d_value]);
     let log_sum_exp = ready.empty_wide([shape.batch, shape.heads, shape.seq_q, 1]);
     let stats = ready.empty_wide([shape.batch, shape.heads, shape.seq_q, 2]);
-    let (mask, mask_type) = ready.mask(&plan);
-    // SAFETY: the kernel reads and writes within the tensors, whose sizes the call tells.
-    unsafe {
-        forward::launch_unchecked(
-            &ready.client,
-            count([plan.words.rows, shape.heads, shape.batch]),
-            CubeDim::new_1d(layout.units() as u32),
-            ready.width,
-            buffer(&ready.query),
-            buffer(&ready.key),
-            buffer(&ready.value),
-            plan.buffer(),
-            ready.table(&plan),
-            mask,
-            ready.bias(&plan),
-            buffer(&context),
-            buffer(&log_sum_exp),
-            buffer(&stats),
-            ready.call(settings, &plan.words),
-            layout,
-            layout.blocks(shape.d_value),
-            ready.is_plain(settings),
-            ready.numbers(),
-            mask_type,
-        );
-    }
+    launch_over_tiles!(
+        forward(ready, plan, settings, layout),
+        heads: shape.heads,
+        reads: [&ready.query, &ready.key, &ready.value],
+        writes: [&context, &log_sum_exp, &stats],
+        blocks: [shape.d_value],
+    );
     [context, log_sum_exp, stats]
 }
 
@@ -97,7 +113,7 @@ pub(super) fn launch_backward(
 
     let plan = ready.plan(settings, layout, Rowwise::Queries);
     let means = ready.empty_wide([shape.batch, shape.heads, shape.seq_q, 1]);
-    // SAFETY: as above.
+    // SAFETY: as in `launch_over_tiles`.
     unsafe {
         means_of_rows::launch_unchecked(
             &ready.client,
@@ -119,66 +135,24 @@ pub(super) fn launch_backward(
     }
 
     let d_query = ready.empty([shape.batch, shape.heads, shape.seq_q, shape.d_head]);
-    let (mask, mask_type) = ready.mask(&plan);
-    // SAFETY: as above.
-    unsafe {
-        backward_queries::launch_unchecked(
-            &ready.client,
-            count([plan.words.rows, shape.heads, shape.batch]),
-            CubeDim::new_1d(layout.units() as u32),
-            ready.width,
-            buffer(&ready.query),
-            buffer(&ready.key),
-            buffer(&ready.value),
-            buffer(&ready.d_context),
-            buffer(&stats),
-            buffer(&means),
-            plan.buffer(),
-            ready.table(&plan),
-            mask,
-            ready.bias(&plan),
-            buffer(&d_query),
-            ready.call(settings, &plan.words),
-            layout,
-            layout.blocks(shape.d_head),
-            ready.is_plain(settings),
-            ready.numbers(),
-            mask_type,
-        );
-    }
+    launch_over_tiles!(
+        backward_queries(ready, plan, settings, layout),
+        heads: shape.heads,
+        reads: [&ready.query, &ready.key, &ready.value, &ready.d_context, &stats, &means],
+        writes: [&d_query],
+        blocks: [shape.d_head],
+    );
 
     let plan = ready.plan(settings, layout, Rowwise::Keys);
     let d_key = ready.empty([shape.batch, shape.kv_heads, shape.seq_k, shape.d_head]);
     let d_value = ready.empty([shape.batch, shape.kv_heads, shape.seq_k, shape.d_value]);
-    let (mask, mask_type) = ready.mask(&plan);
-    // SAFETY: as above.
-    unsafe {
-        backward_keys::launch_unchecked(
-            &ready.client,
-            count([plan.words.rows, shape.kv_heads, shape.batch]),
-            CubeDim::new_1d(layout.units() as u32),
-            ready.width,
-            buffer(&ready.query),
-            buffer(&ready.key),
-            buffer(&ready.value),
-            buffer(&ready.d_context),
-            buffer(&stats),
-            buffer(&means),
-            plan.buffer(),
-            ready.table(&plan),
-            mask,
-            ready.bias(&plan),
-            buffer(&d_key),
-            buffer(&d_value),
-            ready.call(settings, &plan.words),
-            layout,
-            layout.blocks(shape.d_head),
-            layout.blocks(shape.d_value),
-            ready.is_plain(settings),
-            ready.numbers(),
-            mask_type,
-        );
-    }
+    launch_over_tiles!(
+        backward_keys(ready, plan, settings, layout),
+        heads: shape.kv_heads,
+        reads: [&ready.query, &ready.key, &ready.value, &ready.d_context, &stats, &means],
+        writes: [&d_key, &d_value],
+        blocks: [shape.d_head, shape.d_value],
+    );
     [d_query, d_key, d_value]
 }
 

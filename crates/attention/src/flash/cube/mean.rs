@@ -4,7 +4,7 @@
 use cubecl::prelude::*;
 
 use super::call::Call;
-use super::memory::{Four, Rows, load};
+use super::memory::{Four, contiguous_rows, load};
 
 /// A unit computes a query of a head.
 #[cube(launch_unchecked)]
@@ -22,13 +22,9 @@ pub(super) fn means_of_rows<E: Float, N: Size>(
     let example = CUBE_POS_Z as usize;
     let seq_q = call.seq_q as usize;
     let d_value = call.d_value as usize;
-    let first = (example * call.heads as usize + head) * seq_q;
-    let contexts = Rows {
-        start: first * d_value,
-        stride: d_value,
-        count: seq_q,
-        width: d_value,
-    };
+    let number = example * call.heads as usize + head;
+    let first = number * seq_q;
+    let contexts = contiguous_rows(number, call.seq_q, call.d_value);
     let upstream = call.d_context.rows(example, head, call.seq_q, call.d_value);
     if row < seq_q {
         let mut mean = 0.0f32;

@@ -40,6 +40,25 @@ pub(super) struct Rows {
     pub(super) width: usize,
 }
 
+/// The rows of a head of a contiguous tensor: `head` heads of as many rows lie before them.
+#[cube]
+pub(super) fn contiguous_rows(head: usize, count: u32, width: u32) -> Rows {
+    Rows {
+        start: head * count as usize * width as usize,
+        stride: width as usize,
+        count: count as usize,
+        width: width as usize,
+    }
+}
+
+/// Where a unit is in its cube: down and across.
+#[cube]
+pub(super) fn unit_position(#[comptime] layout: Layout) -> (usize, usize) {
+    let side = comptime!(layout.side);
+    let unit = UNIT_POS as usize;
+    (unit / side, unit % side)
+}
+
 /// Four numbers of a row.
 #[cube]
 pub(super) fn load<E: Float, N: Size>(

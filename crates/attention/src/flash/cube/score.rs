@@ -6,7 +6,7 @@ use cubecl::prelude::*;
 use super::call::Call;
 use super::device_plan::Rowwise;
 use super::layout::Layout;
-use super::memory::{Four, put_numbers, take_numbers, weights_of_row};
+use super::memory::{Four, Rows, put_numbers, take_numbers, weights_of_row};
 
 /// Stands for minus infinity in the scores of hidden keys: infinities are not part of what
 /// WGSL promises, and two of them make a NaN. Half as large as the largest number, so that a
@@ -34,6 +34,79 @@ pub(super) struct Tile {
     pub(super) query: usize,
     pub(super) key: usize,
     pub(super) bitmap: usize,
+}
+
+/// Neighbouring tiles of a row of the plan that share a bitmap.
+#[derive(CubeType, Clone, Copy)]
+pub(super) struct Run {
+    pub(super) first: u32,
+    /// The first tile after them.
+    pub(super) end: u32,
+    pub(super) bitmap: usize,
+}
+
+/// Run number `run` of the plan.
+#[cube]
+pub(super) fn run_of_plan(run: u32, plan: &[u32], call: &Call) -> Run {
+    let at = call.runs_at as usize + run as usize * 3;
+    Run {
+        first: plan[at],
+        end: plan[at + 1],
+        bitmap: plan[at + 2] as usize,
+    }
+}
+
+/// The tile of queries of one head that a cube computes, and the keys that they attend to.
+#[derive(CubeType, Clone, Copy)]
+pub(super) struct QueryTile {
+    pub(super) head: Head,
+    /// Heads before this one, those of other examples included.
+    pub(super) number: usize,
+    /// The first query.
+    pub(super) first: usize,
+    pub(super) queries: Rows,
+    pub(super) keys: Rows,
+    pub(super) values: Rows,
+    /// The first run of the plan.
+    pub(super) begin: u32,
+    /// The first run after them.
+    pub(super) end: u32,
+}
+
+/// The tile of queries of this cube.
+#[cube]
+pub(super) fn query_tile(plan: &[u32], call: &Call, #[comptime] layout: Layout) -> QueryTile {
+    // The last queries first: where the pattern is causal they have the most to do.
+    let row_of_tiles = (call.plan_rows - 1 - CUBE_POS_X) as usize;
+    let example = CUBE_POS_Z as usize;
+    let head = CUBE_POS_Y as usize;
+    let kv_head = head / call.group as usize;
+    let at = example * call.plan_example as usize + row_of_tiles;
+    QueryTile {
+        head: Head { example, head },
+        number: example * call.heads as usize + head,
+        first: row_of_tiles * comptime!(layout.down()),
+        queries: call.query.rows(example, head, call.seq_q, call.d_head),
+        keys: call.key.rows(example, kv_head, call.seq_k, call.d_head),
+        values: call.value.rows(example, kv_head, call.seq_k, call.d_value),
+        begin: plan[at],
+        end: plan[at + 1],
+    }
+}
+
+/// These queries and tile number `at` of the keys, which is one of a run.
+#[cube]
+pub(super) fn tile_of_keys(
+    own: &QueryTile,
+    at: u32,
+    run: &Run,
+    #[comptime] layout: Layout,
+) -> Tile {
+    Tile {
+        query: own.first,
+        key: at as usize * comptime!(layout.across()),
+        bitmap: run.bitmap,
+    }
 }
 
 /// Makes scores of each unit's products of a tile: the lowest where a key is hidden.
@@ -181,9 +254,28 @@ fn finish<E: Float, M: Numeric>(
 /// What a gradient by a score is multiplied by on its way back through the softcap to the
 /// product.
 #[cube]
-pub(super) fn slope(product: f32, call: &Call) -> f32 {
+fn slope(product: f32, call: &Call) -> f32 {
     let bent = (product * call.scale / call.softcap).tanh();
     1.0f32 - bent * bent
+}
+
+/// The slopes of each unit's products of a tile, if there is a softcap.
+#[cube]
+pub(super) fn write_slopes(
+    products: &Array<f32>,
+    slopes: &mut Array<f32>,
+    call: &Call,
+    #[comptime] is_plain: bool,
+    #[comptime] layout: Layout,
+) {
+    if !is_plain {
+        if call.softcap > 0.0f32 {
+            #[unroll]
+            for at in 0..comptime!(layout.own()) {
+                slopes[at] = slope(products[at], call);
+            }
+        }
+    }
 }
 
 /// The weight of a score before it is divided by the sum; nothing where hidden, and never more

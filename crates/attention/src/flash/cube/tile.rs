@@ -11,7 +11,9 @@ use cubecl::prelude::*;
 use super::finite::{add_non_finite, load_finite};
 use super::layout::{By, Layout};
 use super::matrices;
-use super::memory::{Four, Rows, SharedMemory, load, put_numbers, store, weights_of_row};
+use super::memory::{
+    Four, Rows, SharedMemory, load, put_numbers, store, unit_position, weights_of_row,
+};
 
 /// `left · rightᵀ` for a tile: each unit's rows of `left` by its columns, which are rows of
 /// `right`. `products` has all of a row before those of the next.
@@ -280,9 +282,7 @@ pub(super) fn store_sums<E: Float, N: Size>(
 ) {
     let side = comptime!(layout.side);
     let fours = comptime!(layout.fours);
-    let unit = UNIT_POS as usize;
-    let down = unit / side;
-    let across = unit % side;
+    let (down, across) = unit_position(layout);
     #[unroll]
     for i in 0..comptime!(layout.rows) {
         #[unroll]

@@ -26,7 +26,7 @@ use crate::analysis::weighing::Weighing;
 use crate::finite::FiniteRows;
 use crate::flash::has_body;
 use crate::mechanisms::standard::{Attended, attend_by_scores, may_hide, poison_of_scores};
-use crate::precision::{check, check_parameter, widen};
+use crate::precision::{check_parameter, widen};
 use crate::{AttentionOptions, AttentionShape};
 
 impl Attention for Additive {
@@ -83,9 +83,7 @@ pub fn additive(
     options: &AttentionOptions,
 ) -> Attended {
     let op = "additive attention";
-    let shape = AttentionShape::of(op, &query, &key, &value);
-    check(op, [query.dtype(), key.dtype(), value.dtype()]);
-    options.check(op, &shape);
+    let shape = options.check_call(op, [&query, &key, &value]);
     let stored = query.dtype();
     let value = widen(value);
     let scores = if may_hide(options) {

@@ -281,13 +281,9 @@ mod tests {
 
     fn shape(heads: usize) -> AttentionShape {
         AttentionShape {
-            batch: 1,
             heads,
             kv_heads: heads,
-            seq_q: SEQ,
-            seq_k: SEQ,
-            d_head: 1,
-            d_value: 1,
+            ..AttentionShape::of_sequences(1, SEQ, SEQ)
         }
     }
 

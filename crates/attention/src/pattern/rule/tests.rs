@@ -5,15 +5,7 @@ use crate::Pattern;
 use crate::pattern::summary::Steps;
 
 fn shape(seq_q: usize, seq_k: usize) -> AttentionShape {
-    AttentionShape {
-        batch: 2,
-        heads: 1,
-        kv_heads: 1,
-        seq_q,
-        seq_k,
-        d_head: 1,
-        d_value: 1,
-    }
+    AttentionShape::of_sequences(2, seq_q, seq_k)
 }
 
 const DOCUMENTS: [[usize; 12]; 2] = [
