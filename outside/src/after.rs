@@ -1,10 +1,10 @@
 //! Predicts a class for every token of a sequence.
 
 use burn::module::Module;
-use zoo_attention::{Mechanism, Pattern};
-use zoo_models::{TransformerEncoder, TransformerEncoderConfig};
 use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
 use burn::tensor::{Bool, Device, Int, Tensor};
+use zoo_attention::{Mechanism, Pattern};
+use zoo_models::{TransformerEncoder, TransformerEncoderConfig};
 
 #[derive(Module, Debug)]
 pub struct Tagger {
@@ -28,6 +28,7 @@ impl Tagger {
     /// `[batch, seq]` tokens, of which some are padding, to `[batch, seq, classes]`.
     pub fn forward(&self, tokens: Tensor<2, Int>, padding: Tensor<2, Bool>) -> Tensor<3> {
         let embedded = self.embedding.forward(tokens);
-        self.head.forward(self.encoder.forward(embedded, Pattern::KeyPadding(padding)))
+        self.head
+            .forward(self.encoder.forward(embedded, Pattern::KeyPadding(padding)))
     }
 }

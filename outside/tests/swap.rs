@@ -21,9 +21,8 @@ fn burn_nns_attention_is_swapped_for_ours() {
         .load_record(record);
 
     let expected = theirs.forward(MhaInput::self_attn(x.clone())).context;
-    let pass = |layer: &MultiHeadAttention| {
-        layer.forward(x.clone(), x.clone(), x.clone(), Pattern::Full)
-    };
+    let pass =
+        |layer: &MultiHeadAttention| layer.forward(x.clone(), x.clone(), x.clone(), Pattern::Full);
     let off = difference(pass(&ours), expected);
     assert!(off < 1e-5, "{off}");
 
