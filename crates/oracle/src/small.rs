@@ -3,7 +3,7 @@
 use zoo_spec::{KvHeads, Mechanism, MechanismConfig, Padding};
 
 use crate::mask::Mask;
-use crate::mechanisms::kv_heads_of;
+use crate::mechanisms::{has_causal, is_plain, kv_heads_of};
 use crate::problem::Problem;
 
 /// Positions at which every mechanism at its small sizes differs from full attention, causal or
@@ -118,6 +118,20 @@ impl Input {
         }
     }
 
+    /// Whether a problem has this kind of input.
+    pub fn is_in(self, problem: &Problem) -> bool {
+        match self {
+            Self::Softcap => problem.softcap.is_some(),
+            Self::Alibi => problem.alibi,
+            Self::Bias => problem.bias.is_some(),
+            Self::Dropout => problem.dropout.is_some(),
+            Self::DenseMask => !is_plain(&problem.mask),
+            Self::NotCausal => !has_causal(&problem.mask),
+            Self::OtherLength => problem.seq_q != problem.seq_k,
+            Self::SharedHeads => problem.kv_heads < problem.heads,
+        }
+    }
+
     /// Why a mechanism refuses this kind of input, part of its error; `None` if it accepts it.
     pub fn refused_by(self, mechanism: Mechanism) -> Option<&'static str> {
         let capabilities = mechanism.small_for_tests().capabilities();
@@ -140,7 +154,21 @@ impl Input {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Parameter;
+    use crate::{Parameter, catalogue, only_measured};
+
+    /// The oracle accepts a problem exactly if none of its inputs is refused.
+    #[test]
+    fn the_oracle_takes_problems_without_refused_inputs() {
+        for problem in catalogue().into_iter().chain(only_measured()) {
+            for mechanism in Mechanism::ALL {
+                let zeros = |parameter: Parameter| vec![0.0; parameter.count()];
+                let taken = problem.given_to(&mechanism.into(), zeros).is_some();
+                let mut inputs = Input::ALL.iter().filter(|input| input.is_in(&problem));
+                let refused = inputs.find_map(|input| input.refused_by(mechanism));
+                assert_eq!(taken, refused.is_none(), "{mechanism}, {}", problem.name);
+            }
+        }
+    }
 
     /// The oracle and the table of refusals say the same.
     #[test]

@@ -191,8 +191,17 @@ fn both_sides(window: usize) -> Mask {
     }
 }
 
+/// Whether a mask hides later keys.
+pub(crate) fn has_causal(mask: &Mask) -> bool {
+    match mask {
+        Mask::Causal => true,
+        Mask::All(parts) => parts.iter().any(has_causal),
+        _ => false,
+    }
+}
+
 /// Whether a mask can be said of keys alone, but for being causal.
-fn is_plain(mask: &Mask) -> bool {
+pub(crate) fn is_plain(mask: &Mask) -> bool {
     match mask {
         Mask::Full | Mask::Causal | Mask::KeyLengths(_) | Mask::KeyPadding(_) => true,
         Mask::All(parts) => parts.iter().all(is_plain),

@@ -1,7 +1,7 @@
 use zoo_spec::Retention;
 
-use super::{Definition, Parameters};
-use crate::{Formula, Mask, Problem};
+use super::{Definition, Parameters, has_causal};
+use crate::{Formula, Problem};
 
 impl Definition for Retention {
     fn given(&self, problem: &Problem, _: &Parameters<'_>) -> Option<Problem> {
@@ -11,13 +11,5 @@ impl Definition for Retention {
         // Each head half as far from remembering everything as the last.
         let decays = (0..problem.kv_heads).map(|head| 1.0 - 0.5f64.powi(5 + head as i32));
         problem.without_scores(Formula::Retention(decays.collect()))
-    }
-}
-
-fn has_causal(mask: &Mask) -> bool {
-    match mask {
-        Mask::Causal => true,
-        Mask::All(parts) => parts.iter().any(has_causal),
-        _ => false,
     }
 }
