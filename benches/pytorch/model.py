@@ -64,7 +64,7 @@ def main():
         outcome = {"measured": measured}
     report = {
         "device": describe(device),
-        "counted": {"parameters": sum(p.numel() for p in case.model.parameters())},
+        "parameters": sum(p.numel() for p in case.model.parameters()),
         "outcome": outcome,
     }
     print(json.dumps(report))

@@ -1,5 +1,6 @@
 //! A mechanism on a problem of the catalogue, or the matmul that others are held against.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::ops::Range;
 
@@ -8,7 +9,7 @@ use burn::tensor::{Device, Distribution, Tensor};
 use zoo_attention::{DecodeCache, MechanismConfig, which_body_of};
 use zoo_bench_core::case::{Pass, queries_to_check};
 use zoo_bench_core::fault::Fault;
-use zoo_bench_core::record::{Measured, Outcome};
+use zoo_bench_core::record::{Measured, Outcome, Report};
 use zoo_conformance::{Errors, Tensors, judge_context, judge_forward, judge_gradients};
 use zoo_oracle::{Mask, Mismatch, Problem};
 use zoo_spec::Mechanism;
@@ -17,7 +18,7 @@ use crate::measure::Setting;
 use crate::timing::{peak_of, samples, wait_for};
 
 /// Measures the matmul of two square matrices. It is only a yardstick: nothing is checked.
-pub(crate) fn measure_matmul(side: usize, setting: Setting<'_>) -> Result<Outcome> {
+pub(crate) fn measure_matmul(side: usize, setting: Setting<'_>) -> Result<Report> {
     let Setting {
         opened, sampling, ..
     } = setting;
@@ -31,12 +32,13 @@ pub(crate) fn measure_matmul(side: usize, setting: Setting<'_>) -> Result<Outcom
     work(8)();
     wait_for(device)?;
     let (run, peak) = peak_of(opened, device, || Ok(work(side)), |run| Ok(run()), 1)?;
-    Ok(Outcome::Measured(Measured {
+    let measured = Measured {
         seconds: samples(device, sampling, || Ok(run()))?,
         peak,
         error: None,
         checked: None,
-    }))
+    };
+    Ok(Outcome::Measured(measured).into())
 }
 
 /// Measures a mechanism: memory first, on a process that has done nothing yet but
@@ -46,7 +48,7 @@ pub(crate) fn measure_attention(
     mechanism: Mechanism,
     problem: &Problem,
     setting: Setting<'_>,
-) -> Result<(Outcome, Option<&'static str>)> {
+) -> Result<Report> {
     let (pass, device) = (setting.pass, setting.device());
     let mechanism = MechanismConfig::from(mechanism);
     // Start threads, load kernels, let the backend set itself up.
@@ -59,39 +61,49 @@ pub(crate) fn measure_attention(
         mask: Mask::Causal,
         ..Problem::new("small", [1, 1, queries, 8, 8])
     };
-    Work::new(&mechanism, &small, pass, &device).run();
+    work(mechanism, &small, pass, &device)();
     wait_for(&device)?;
 
-    let make = || Ok(Work::new(&mechanism, problem, pass, &device));
-    let (work, peak) = peak_of(setting.opened, &device, make, |work| Ok(work.run()), 1)?;
-    let body = work.body();
-    let seconds = samples(&device, setting.sampling, || Ok(work.run()))?;
-    drop(work);
+    let make = || Ok(work(mechanism, problem, pass, &device));
+    let (run, peak) = peak_of(setting.opened, &device, make, |run| Ok(run()), 1)?;
+    let seconds = samples(&device, setting.sampling, || Ok(run()))?;
+    drop(run);
 
-    let error = match check(&mechanism, problem, setting) {
-        Ok(errors) => errors.context.max(errors.gradients),
-        Err(mismatch) => {
-            let wrong = Outcome::Wrong {
-                error: mismatch.error.is_finite().then_some(mismatch.error),
-                detail: mismatch.to_string(),
-            };
-            return Ok((wrong, body));
-        }
+    let (checked, body) = check(&mechanism, problem, setting);
+    let outcome = match checked {
+        Ok(errors) => Outcome::Measured(Measured {
+            seconds,
+            peak,
+            error: Some(errors.context.max(errors.gradients)),
+            checked: None,
+        }),
+        Err(mismatch) => Outcome::Wrong {
+            error: mismatch.error.is_finite().then_some(mismatch.error),
+            detail: mismatch.to_string(),
+        },
     };
-    let measured = Measured {
-        seconds,
-        peak,
-        error: Some(error),
-        checked: None,
-    };
-    Ok((Outcome::Measured(measured), body))
+    Ok(Report {
+        body: body.map(str::to_owned),
+        ..outcome.into()
+    })
 }
 
-/// What is run again and again, its inputs on the device.
-enum Work {
-    Forward(MechanismConfig, Tensors),
-    Train(MechanismConfig, Tensors),
-    Decode(Box<RefCell<Decoding>>),
+/// What is run again and again, its inputs on the device. Whatever it returns holds the results.
+type Work = Box<dyn Fn() -> Box<dyn Any>>;
+
+fn work(mechanism: MechanismConfig, problem: &Problem, pass: Pass, device: &Device) -> Work {
+    let tensors = Tensors::new(problem, &problem.inputs(), device);
+    match pass {
+        Pass::Forward => Box::new(move || Box::new(tensors.attend(&mechanism))),
+        Pass::Train => {
+            let tensors = tensors.require_grad();
+            Box::new(move || Box::new(tensors.train(&mechanism)))
+        }
+        Pass::Decode | Pass::Generate => {
+            let decoding = RefCell::new(Decoding::new(&mechanism, tensors));
+            Box::new(move || Box::new(decoding.borrow_mut().step()))
+        }
+    }
 }
 
 /// A cache that is filled but for the last place, which is taken in again and again.
@@ -133,52 +145,12 @@ impl Decoding {
     }
 }
 
-impl Work {
-    fn new(mechanism: &MechanismConfig, problem: &Problem, pass: Pass, device: &Device) -> Self {
-        let tensors = Tensors::new(problem, &problem.inputs(), device);
-        match pass {
-            Pass::Forward => Self::Forward(*mechanism, tensors),
-            Pass::Train => Self::Train(*mechanism, tensors.require_grad()),
-            Pass::Decode | Pass::Generate => {
-                let decoding = Decoding::new(mechanism, tensors);
-                Self::Decode(Box::new(RefCell::new(decoding)))
-            }
-        }
-    }
-
-    fn body(&self) -> Option<&'static str> {
-        let (mechanism, tensors) = match self {
-            Self::Decode(_) => return None,
-            Self::Forward(mechanism, tensors) | Self::Train(mechanism, tensors) => {
-                (mechanism, tensors)
-            }
-        };
-        let Tensors {
-            query,
-            key,
-            value,
-            options,
-            ..
-        } = tensors;
-        which_body_of(mechanism, query, key, value, options).map(|body| body.word())
-    }
-
-    /// Runs it once. Whatever is returned holds the results.
-    fn run(&self) -> Box<dyn std::any::Any> {
-        match self {
-            Self::Forward(mechanism, tensors) => Box::new(tensors.attend(mechanism)),
-            Self::Train(mechanism, tensors) => Box::new(tensors.train(mechanism)),
-            Self::Decode(decoding) => Box::new(decoding.borrow_mut().step()),
-        }
-    }
-}
-
-/// Compares with the oracle.
+/// Compares with the oracle, and tells what computed it, where the mechanism has several ways.
 fn check(
     mechanism: &MechanismConfig,
     problem: &Problem,
     setting: Setting<'_>,
-) -> Result<Errors, Mismatch> {
+) -> (Result<Errors, Mismatch>, Option<&'static str>) {
     let queries = queries_to_check(problem);
     let mut inputs = problem.inputs();
     inputs.keep_upstream_of(&queries, problem.d_value);
@@ -187,11 +159,29 @@ fn check(
         tensors.options.scale = Some(2.0 * problem.scale());
     }
     match setting.pass {
-        Pass::Forward => judge_forward(mechanism, problem, &tensors, &queries),
-        Pass::Train => judge_gradients(mechanism, problem, tensors, &queries),
+        Pass::Forward => {
+            let body = body_of(mechanism, &tensors);
+            (judge_forward(mechanism, problem, &tensors, &queries), body)
+        }
+        Pass::Train => {
+            let body = body_of(mechanism, &tensors.clone().require_grad());
+            (judge_gradients(mechanism, problem, tensors, &queries), body)
+        }
         Pass::Decode | Pass::Generate => {
             let context = Decoding::new(mechanism, tensors.clone()).step();
-            judge_context(mechanism, problem, &tensors, &queries, context)
+            let judged = judge_context(mechanism, problem, &tensors, &queries, context);
+            (judged, None)
         }
     }
+}
+
+fn body_of(mechanism: &MechanismConfig, tensors: &Tensors) -> Option<&'static str> {
+    let Tensors {
+        query,
+        key,
+        value,
+        options,
+        ..
+    } = tensors;
+    which_body_of(mechanism, query, key, value, options).map(|body| body.word())
 }

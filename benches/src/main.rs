@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::Parser;
 use zoo_backend::{BackendWord, Dtype};
-use zoo_bench_core::case::{Case, Pass, Subject, length};
+use zoo_bench_core::case::{Case, Pass, Subject, length, problem};
 use zoo_bench_core::fault::Fault;
 use zoo_bench_core::model::{ModelName, Setup, Size};
 use zoo_bench_core::plan::Sampling;
@@ -78,22 +78,34 @@ fn run(arguments: &Arguments) -> Result<()> {
 
 impl Arguments {
     fn case(&self) -> Result<Case> {
-        let Some(name) = self.model else {
-            let standard = Subject::Mechanism(Mechanism::Standard);
-            let subject = self.subject.unwrap_or(standard);
-            return Ok(Case::of(subject, &self.problem, self.n, self.pass)?);
-        };
-        let setup = Setup::new(name.model, name.size.unwrap_or(Size::Small));
-        let n = self.n.unwrap_or(setup.n);
-        let setup = setup.at_length(n)?;
         let attention = match self.subject {
-            Some(Subject::Mechanism(mechanism)) => mechanism,
-            Some(Subject::Matmul) => bail!("a model has an attention, and matmul is none"),
-            None => name.model.usual_attention(),
+            Some(Subject::Mechanism(mechanism)) => Some(mechanism),
+            Some(Subject::Matmul) => None,
+            None => Some(
+                self.model
+                    .map_or(Mechanism::Standard, |name| name.model.usual_attention()),
+            ),
         };
-        if let Some(why) = setup.refuses(attention, self.pass) {
-            bail!("{} with {attention}, {}: {why}", setup.name(), self.pass);
+        let case = match (self.model, attention) {
+            (Some(_), None) => bail!("a model has an attention, and matmul is none"),
+            (None, None) => Case::matmul(),
+            (None, Some(mechanism)) => {
+                Case::attention(mechanism, problem(&self.problem, self.n)?, self.pass)
+            }
+            (Some(name), Some(attention)) => {
+                let setup = Setup::new(name.model, name.size.unwrap_or(Size::Small));
+                let n = self.n.unwrap_or(setup.n);
+                Case::model(setup.at_length(n)?, attention, self.pass)
+            }
+        };
+        match case.refusal() {
+            Some(why) => bail!(
+                "{} with {}, {}: {why}",
+                case.name(),
+                case.subject(),
+                case.pass
+            ),
+            None => Ok(case),
         }
-        Ok(Case::model(setup, attention, self.pass))
     }
 }

@@ -53,25 +53,14 @@ pub(crate) fn measure(
         sampling,
         fault,
     };
-    let (mut body, mut counted) = (None, None);
-    let outcome = match &case.task {
+    let report = match &case.task {
         Task::Matmul { side } => measure_matmul(*side, setting)?,
-        Task::Attention { mechanism, problem } => {
-            let (outcome, by) = measure_attention(*mechanism, problem, setting)?;
-            body = by.map(str::to_owned);
-            outcome
-        }
-        Task::Model { setup, attention } => {
-            let (outcome, of_model) = measure_model(setup, *attention, setting)?;
-            counted = Some(of_model);
-            outcome
-        }
+        Task::Attention { mechanism, problem } => measure_attention(*mechanism, problem, setting)?,
+        Task::Model { setup, attention } => measure_model(setup, *attention, setting)?,
     };
     Ok(Report {
-        device: opened.to_string(),
-        body,
-        counted,
-        outcome,
+        device: Some(opened.to_string()),
+        ..report
     })
 }
 

@@ -6,12 +6,11 @@ mod common;
 use std::process::Command;
 use std::time::Duration;
 
-use common::{backend, comparison, run};
+use common::{backend, comparison, run, tiny_models};
 use zoo_bench_core::case::{Case, Pass};
 use zoo_bench_core::child::Limits;
 use zoo_bench_core::fault::Fault;
 use zoo_bench_core::model::{Model, Setup, Size};
-use zoo_bench_core::plan::Selection;
 use zoo_bench_core::record::{CaseLine, Outcome};
 use zoo_bench_core::run::Comparison;
 use zoo_spec::{Dtype, Mechanism};
@@ -24,9 +23,7 @@ fn compiles_kernels() -> bool {
 
 /// The tiny models in their usual passes; where kernels are compiled, in one of them each.
 fn cases() -> Vec<Case> {
-    let names = Model::ALL.map(|model| format!("{model}-tiny"));
-    let selection = Selection::parse(&format!("--model {}", names.join(","))).expect("models");
-    let mut cases = selection.cases().expect("they can all be measured");
+    let mut cases = tiny_models();
     if compiles_kernels() {
         // One that is trained; of the others, what is not training.
         let trains = |case: &Case| case.name().starts_with("gpt");
@@ -143,7 +140,7 @@ fn what_a_model_cannot_do_is_refused_before_a_device_is_opened() {
             ["--model", "gpt", "--subject", "matmul"],
             "a model has an attention",
         ),
-        (["--model", "han", "--n", "9"], "a multiple of 8 places"),
+        (["--model", "han", "--n", "9"], "a multiple of 8 positions"),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_zoo-bench"))
             .args(["--backend", &backend()])

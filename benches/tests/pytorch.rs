@@ -5,11 +5,9 @@ mod common;
 
 use std::path::PathBuf;
 
-use common::{backend, comparison, run};
+use common::{backend, cases, comparison, run, tiny_models};
 use libtest_mimic::{Arguments, Failed, Trial};
 use zoo_bench_core::case::Case;
-use zoo_bench_core::model::Model;
-use zoo_bench_core::plan::Selection;
 use zoo_bench_core::pytorch::PyTorch;
 use zoo_bench_core::record::{CaseLine, Measured};
 use zoo_bench_core::run::Comparison;
@@ -43,6 +41,10 @@ fn lines(cases: Vec<Case>) -> Result<(Vec<CaseLine>, String), Failed> {
     }))
 }
 
+fn is_theirs(line: &&CaseLine) -> bool {
+    line.id.backend == "pytorch"
+}
+
 fn measured(line: &CaseLine) -> Result<&Measured, Failed> {
     let measured = line.outcome.measured();
     measured.ok_or_else(|| format!("{:?}: {:?}", line.id, line.outcome).into())
@@ -51,16 +53,12 @@ fn measured(line: &CaseLine) -> Result<&Measured, Failed> {
 /// Causal, grouped heads, a mask of its own, a sample of queries: PyTorch
 /// gets the same inputs and comes to the same result, forward and backward.
 fn same_problems() -> Result<(), Failed> {
-    let mut cases = Vec::new();
-    for problem in ["several-tiles", "layer-causal --seq 512"] {
-        let flags = format!("--mechanism standard --problem {problem}");
-        cases.extend(Selection::parse(&flags)?.cases()?);
-    }
-    let (lines, table) = lines(cases)?;
-    let theirs: Vec<&CaseLine> = lines
-        .iter()
-        .filter(|line| line.id.backend == "pytorch")
-        .collect();
+    let mut planned = cases("--mechanism standard --problem several-tiles");
+    planned.extend(cases(
+        "--mechanism standard --problem layer-causal --seq 512",
+    ));
+    let (lines, table) = lines(planned)?;
+    let theirs: Vec<&CaseLine> = lines.iter().filter(is_theirs).collect();
     // Two problems, two passes, two ways.
     if theirs.len() != 8 {
         return Err(format!("{} cases instead of 8", theirs.len()).into());
@@ -80,10 +78,7 @@ fn same_problems() -> Result<(), Failed> {
 /// As many parameters as ours, and the same is asked of what they compute: a loss that falls,
 /// texts that a forward pass agrees with.
 fn same_models() -> Result<(), Failed> {
-    let names = Model::ALL.map(|model| format!("{model}-tiny"));
-    let selection = Selection::parse(&format!("--model {}", names.join(",")))?;
-    let (lines, _) = lines(selection.cases()?)?;
-    let is_theirs = |line: &&CaseLine| line.id.backend == "pytorch";
+    let (lines, _) = lines(tiny_models())?;
     // Five models, two passes each.
     let count = lines.iter().filter(is_theirs).count();
     if count != 10 {

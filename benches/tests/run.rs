@@ -5,10 +5,9 @@ mod common;
 use std::process::Command;
 use std::time::Duration;
 
-use common::{backend, comparison, run};
+use common::{backend, cases, comparison, run};
 use zoo_bench_core::child::Limits;
 use zoo_bench_core::fault::Fault;
-use zoo_bench_core::plan::Selection;
 use zoo_bench_core::record::{Measured, Outcome, Report};
 use zoo_bench_core::run::Comparison;
 
@@ -35,7 +34,8 @@ fn measured(report: Report) -> Measured {
 fn time_memory_and_error_of_a_case_are_reported() {
     for pass in ["forward", "train"] {
         let report = zoo_bench(&["--problem", "gpt2", "--pass", pass]);
-        assert!(report.device.contains(" on "), "{}", report.device);
+        let device = report.device.clone().expect("it was reached");
+        assert!(device.contains(" on "), "{device}");
         let measured = measured(report);
         assert!(measured.seconds.len() >= 10 && measured.seconds.iter().all(|&s| s > 0.0));
         let error = measured.error.expect("it was checked");
@@ -70,8 +70,7 @@ fn a_large_case_is_checked_by_a_sample() {
 #[test]
 fn a_hang_a_crash_no_memory_and_a_wrong_result_are_rows_and_the_run_goes_on() {
     let flags = "--mechanism standard --problem tiny,odd,causal,unscaled,one-key --pass forward";
-    let selection = Selection::parse(flags).expect("mechanisms and a pass");
-    let cases = selection.cases().expect("they are in the catalogue");
+    let cases = cases(flags);
     let expected = [
         ("tiny", Some(Fault::Hang), "TIMED OUT"),
         ("odd", Some(Fault::Exhaust), "OUT OF MEMORY"),
@@ -83,14 +82,15 @@ fn a_hang_a_crash_no_memory_and_a_wrong_result_are_rows_and_the_run_goes_on() {
         let found = cases.iter().position(|case| case.name() == *name);
         Some((found.expect("it was asked for"), (*fault)?))
     });
+    let faults = faults.collect();
     let (lines, table) = run(&Comparison {
         limits: Limits {
             time: Duration::from_secs(10),
             // Above what any backend takes to start, far below what a machine has.
             memory: Some(3 << 30),
         },
-        faults: faults.collect(),
-        ..comparison(cases.clone())
+        faults,
+        ..comparison(cases)
     });
     for (name, fault, word) in expected {
         let line = lines.iter().find(|line| line.id.problem == name);

@@ -1,11 +1,11 @@
-//! Runs cargo, and finds what it built.
+//! Runs cargo and other programs, and finds what cargo built.
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use serde::Deserialize;
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 
 use crate::backends::Environment;
 use crate::places;
@@ -25,35 +25,27 @@ pub(crate) struct Built {
     pub(crate) executable: PathBuf,
 }
 
-/// One line of `--message-format=json`, of which we read those about artifacts.
-#[derive(Deserialize)]
-#[serde(tag = "reason", rename_all = "kebab-case")]
-enum Message {
-    CompilerArtifact {
-        target: Target,
-        profile: Profile,
-        executable: Option<PathBuf>,
-        manifest_path: PathBuf,
-    },
-    #[serde(other)]
-    Other,
+impl Built {
+    /// The program of an artifact message; other messages are about none.
+    fn of(message: &Value) -> Option<Self> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let target = &message["target"];
+        let mut package = PathBuf::from(text(&message["manifest_path"]));
+        package.pop();
+        Some(Self {
+            executable: message["executable"].as_str()?.into(),
+            target: text(&target["name"]),
+            kind: text(&target["kind"][0]),
+            test: message["profile"]["test"] == true,
+            package,
+        })
+    }
 }
 
-#[derive(Deserialize)]
-struct Target {
-    name: String,
-    kind: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Profile {
-    test: bool,
-}
-
-/// Runs `cargo` with `arguments` and returns the programs it built and the time it took.
-/// Its progress goes to the terminal.
-pub(crate) fn cargo_build<S: AsRef<str>>(
-    arguments: &[S],
+/// Runs `cargo` with `arguments`, separated by spaces, and returns the programs it built and the
+/// time it took. Its progress goes to the terminal.
+pub(crate) fn cargo_build(
+    arguments: &str,
     environment: &Environment,
 ) -> Result<(Vec<Built>, Duration)> {
     let start = Instant::now();
@@ -63,64 +55,69 @@ pub(crate) fn cargo_build<S: AsRef<str>>(
         .spawn()
         .and_then(std::process::Child::wait_with_output)
         .context("cargo could not be started")?;
-    if !output.status.success() {
-        let arguments: Vec<_> = arguments.iter().map(AsRef::as_ref).collect();
-        bail!("the build failed: cargo {}", arguments.join(" "));
-    }
+    ensure!(
+        output.status.success(),
+        "the build failed: cargo {arguments}"
+    );
     let mut built = Vec::new();
     let output = String::from_utf8_lossy(&output.stdout);
     // Proc macros may print too; cargo's own lines are the JSON objects.
     for line in output.lines().filter(|line| line.starts_with('{')) {
-        let message: Message =
+        let message =
             serde_json::from_str(line).with_context(|| format!("cargo printed {line:?}"))?;
-        if let Message::CompilerArtifact {
-            target,
-            profile,
-            executable: Some(executable),
-            manifest_path,
-        } = message
-        {
-            built.push(Built {
-                target: target.name,
-                kind: target.kind.into_iter().next().unwrap_or_default(),
-                test: profile.test,
-                package: manifest_path
-                    .parent()
-                    .map(PathBuf::from)
-                    .unwrap_or_default(),
-                executable,
-            });
-        }
+        built.extend(Built::of(&message));
     }
     Ok((built, start.elapsed()))
 }
 
-/// Runs `cargo` with `arguments` to its end and returns what it printed.
-pub(crate) fn cargo_output<S: AsRef<str>>(
-    arguments: &[S],
-    environment: &Environment,
-) -> Result<Output> {
+/// Runs `cargo` to its end and returns what it printed.
+pub(crate) fn cargo_output(arguments: &str, environment: &Environment) -> Result<Output> {
     cargo(arguments, environment)
         .output()
         .context("cargo could not be started")
 }
 
-/// Runs `cargo` with `arguments` to its end, its output on the terminal.
-pub(crate) fn cargo_run(arguments: &[&str], environment: &Environment) -> Result<()> {
-    let status = cargo(arguments, environment)
+/// Runs `cargo` to its end, its output on the terminal.
+pub(crate) fn cargo_run(arguments: &str, environment: &Environment) -> Result<()> {
+    run(&mut cargo(arguments, environment)).with_context(|| format!("cargo {arguments} failed"))
+}
+
+/// Runs a program to its end in the workspace, its output on the terminal.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let program = command.get_program().to_owned();
+    let status = command
+        .current_dir(places::workspace())
         .status()
-        .context("cargo could not be started")?;
-    if !status.success() {
-        bail!("cargo {} failed", arguments.join(" "));
-    }
+        .with_context(|| format!("{} could not be started", program.display()))?;
+    ensure!(
+        status.success(),
+        "{} ended with {status}",
+        program.display()
+    );
     Ok(())
 }
 
-fn cargo<S: AsRef<str>>(arguments: &[S], environment: &Environment) -> Command {
+/// What a program prints in the workspace, if it is there and succeeds.
+pub(crate) fn said(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program)
+        .args(arguments)
+        .current_dir(places::workspace())
+        .output()
+        .ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    output.status.success().then_some(text)
+}
+
+/// The first line of what a program prints.
+pub(crate) fn first_line(program: &str, arguments: &[&str]) -> Option<String> {
+    said(program, arguments)?.lines().next().map(str::to_owned)
+}
+
+fn cargo(arguments: &str, environment: &Environment) -> Command {
     // The cargo that runs us, not another one on the path.
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
-        .args(arguments.iter().map(AsRef::as_ref))
+        .args(arguments.split_whitespace())
         .current_dir(places::workspace())
         .env("CARGO_TARGET_DIR", places::target());
     set(&mut command, environment);

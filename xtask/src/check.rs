@@ -1,11 +1,12 @@
 //! `cargo xtask check`: what a change must pass, quickest first.
 
-use anyhow::Result;
+use std::process::Command;
+
+use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 
 use crate::backends::{Backends, Environment};
-use crate::build::cargo_run;
-use crate::dependencies;
+use crate::build::{cargo_output, cargo_run, run, said};
 use crate::packages;
 use crate::test::Test;
 
@@ -20,8 +21,9 @@ pub(crate) struct Check {
 }
 
 /// In the order they are done.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Step {
+    /// rustfmt, on every file of the repository
     Fmt,
     /// Licences, sources and unused dependencies, by cargo-deny and cargo-machete
     Dependencies,
@@ -38,56 +40,37 @@ impl Check {
     pub(crate) fn run(self) -> Result<()> {
         let environment = self.backends.prepare()?;
         for step in Step::value_variants() {
-            if self.skip.contains(step) {
-                continue;
+            if !self.skip.contains(step) {
+                println!("{}", format!("{step:?}").to_lowercase());
+                self.step(*step, &environment)?;
             }
-            self.step(*step, &environment)?;
         }
         Ok(())
     }
 
     fn step(&self, step: Step, environment: &Environment) -> Result<()> {
+        let cargo = |arguments: &str| cargo_run(arguments, environment);
         let features = packages::features(&self.backends.features());
         // The release profile, so that build scripts, LibTorch's bindings among
         // them, are shared with the tests.
-        let shared = ["--workspace", "--release", "--features", &features];
+        let all = format!("--workspace --release --features {features}");
         match step {
-            Step::Fmt => {
-                println!("fmt");
-                cargo_run(&["fmt", "--all", "--check"], environment)
-            }
-            Step::Dependencies => {
-                println!("dependencies");
-                dependencies::check()
-            }
+            Step::Fmt => format_check(),
+            Step::Dependencies => dependencies(),
+            // Without a build: they are built from the same files as everything else.
             Step::Package => {
-                println!("package");
-                let packages = ["publish", "--dry-run", "--workspace", "--quiet", "--locked"];
-                // They are built from the same files as everything else.
-                let unbuilt = ["--no-verify", "--allow-dirty"];
-                cargo_run(&[&packages[..], &unbuilt].concat(), environment)
+                cargo("publish --dry-run --workspace --quiet --locked --no-verify --allow-dirty")
             }
-            Step::Bare => {
-                println!("bare");
-                let bare = ["clippy", "--release", "--package", "zoo-attention"];
-                let denied = ["--package", "zoo-models", "--", "--deny", "warnings"];
-                cargo_run(&[&bare[..], &denied].concat(), environment)
-            }
-            Step::Clippy => {
-                println!("clippy");
-                let denied = ["--", "--deny", "warnings"];
-                let all = ["clippy", "--all-targets"];
-                cargo_run(&[&all[..], &shared, &denied].concat(), environment)
-            }
+            Step::Bare => cargo(
+                "clippy --release --package zoo-attention --package zoo-models -- --deny warnings",
+            ),
+            Step::Clippy => cargo(&format!("clippy --all-targets {all} -- --deny warnings")),
             Step::Doc => {
-                println!("doc");
                 let mut environment = environment.clone();
                 environment.push(("RUSTDOCFLAGS", "--deny warnings".into()));
-                let doc = ["doc", "--no-deps"];
-                cargo_run(&[&doc[..], &shared].concat(), &environment)
+                cargo_run(&format!("doc --no-deps {all}"), &environment)
             }
             Step::Test => {
-                println!("test");
                 let test = Test {
                     backends: self.backends.clone(),
                     filter: None,
@@ -99,4 +82,35 @@ impl Check {
             }
         }
     }
+}
+
+/// Checks the format of every tracked file: `cargo fmt` does not find modules that a macro
+/// declares, nor projects outside the workspace.
+fn format_check() -> Result<()> {
+    let files = said("git", &["ls-files", "*.rs"]).unwrap_or_default();
+    ensure!(
+        !files.is_empty(),
+        "git lists no Rust files\n  do: run this in a git checkout"
+    );
+    run(Command::new("rustfmt")
+        .args(["--edition", "2024", "--check"])
+        .args(files.lines()))
+}
+
+/// What the workspace depends on: `deny.toml` lists the licences and sources that are allowed
+/// (cargo-deny), and every dependency is used by some code (cargo-machete).
+fn dependencies() -> Result<()> {
+    let environment = Environment::new();
+    for program in ["deny", "machete"] {
+        let version = cargo_output(&format!("{program} --version"), &environment)?;
+        ensure!(
+            version.status.success(),
+            "cargo-{program} is not installed\n  do: cargo install --locked cargo-deny cargo-machete"
+        );
+    }
+    cargo_run(
+        "deny --locked check --hide-inclusion-graph licenses bans sources",
+        &environment,
+    )?;
+    cargo_run("machete --skip-target-dir", &environment)
 }

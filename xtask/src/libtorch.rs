@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail};
 use zoo_spec::libtorch_version;
 
 use crate::backends::Environment;
+use crate::build::{first_line, said};
 use crate::places;
 
 /// What tch 0.22 is made for, and what we install.
@@ -147,40 +148,24 @@ const WHERE_IS_TORCH: &str = "import importlib.util as u; s = u.find_spec('torch
                               print(s.submodule_search_locations[0] if s else '')";
 
 fn pythons() -> Option<LibTorch> {
-    let output = Command::new(python()?)
-        .args(["-c", WHERE_IS_TORCH])
-        .stderr(Stdio::null())
-        .output()
-        .ok()?;
-    let folder = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    (!folder.is_empty())
-        .then(|| LibTorch::at(Path::new(&folder), Source::Python))
-        .flatten()
+    let folder = said(python()?, &["-c", WHERE_IS_TORCH])?;
+    // Without a torch it prints an empty line.
+    LibTorch::at(Path::new(&folder), Source::Python).filter(|_| !folder.is_empty())
 }
 
 /// The Python on the path, if it runs.
 pub(crate) fn python() -> Option<&'static str> {
-    ["python3", "python"].into_iter().find(|name| {
-        Command::new(name)
-            .args(["-c", "import sys; sys.exit(sys.version_info < (3, 10))"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-            .is_ok_and(|status| status.success())
-    })
+    let is_new_enough = ["-c", "import sys; sys.exit(sys.version_info < (3, 10))"];
+    let mut names = ["python3", "python"].into_iter();
+    names.find(|name| said(name, &is_new_enough).is_some())
 }
 
 /// The C++ compiler that LibTorch's bindings are compiled with, as it names itself.
 pub(crate) fn cxx_compiler() -> Option<String> {
     let users = std::env::var("CXX").ok();
-    users
-        .into_iter()
-        .chain(["c++", "g++", "clang++"].map(str::to_owned))
-        .find_map(|name| {
-            let output = Command::new(name).arg("--version").output().ok()?;
-            let text = String::from_utf8_lossy(&output.stdout);
-            text.lines().next().map(str::to_owned)
-        })
+    let names = ["c++", "g++", "clang++"].map(str::to_owned);
+    let mut names = users.into_iter().chain(names);
+    names.find_map(|name| first_line(&name, &["--version"]))
 }
 
 /// Our own copy's folder, there or not.
@@ -268,30 +253,22 @@ fn install(home: &Path) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// A folder that looks like a LibTorch of `version`, removed at the end.
-    struct Pretend(PathBuf);
-
-    impl Pretend {
-        fn new(name: &str, version: &str) -> Self {
-            let folder = std::env::temp_dir().join(format!("zoo-{name}-{}", std::process::id()));
-            fs::create_dir_all(folder.join("include/torch")).expect("a temporary folder");
-            fs::create_dir_all(folder.join("lib")).expect("a temporary folder");
-            fs::write(folder.join("lib/libtorch_cpu.so"), "").expect("a temporary file");
-            fs::write(folder.join("build-version"), version).expect("a temporary file");
-            Self(folder)
+    /// A folder that looks like a LibTorch, with this in one of its files.
+    fn pretend(file: &str, text: &str) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        for inner in ["include/torch", "lib"] {
+            fs::create_dir_all(folder.path().join(inner)).expect("a temporary folder");
         }
-    }
-
-    impl Drop for Pretend {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
+        for (file, text) in [("lib/libtorch_cpu.so", ""), (file, text)] {
+            fs::write(folder.path().join(file), text).expect("a temporary file");
         }
+        folder
     }
 
     #[test]
     fn the_users_libtorch_is_taken_if_it_is_one() {
-        let pretend = Pretend::new("right", "2.9.0+cpu\n");
-        let found = users(&pretend.0, false).expect("a LibTorch 2.9");
+        let pretend = pretend("build-version", "2.9.0+cpu\n");
+        let found = users(pretend.path(), false).expect("a LibTorch 2.9");
         assert_eq!(found.version.as_deref(), Some("2.9.0+cpu"));
 
         let error = users(Path::new("/nowhere"), false).unwrap_err().to_string();
@@ -300,22 +277,17 @@ mod tests {
 
     #[test]
     fn another_version_needs_the_users_word() {
-        let pretend = Pretend::new("newer", "2.11.0");
-        let error = users(&pretend.0, false).unwrap_err().to_string();
+        let pretend = pretend("build-version", "2.11.0");
+        let error = users(pretend.path(), false).unwrap_err().to_string();
         assert!(error.contains("version 2.11.0, and tch 0.22 is made for 2.9"));
         assert!(error.contains(BYPASS));
-        assert!(users(&pretend.0, true).is_ok());
+        assert!(users(pretend.path(), true).is_ok());
     }
 
     #[test]
     fn a_wheel_tells_its_version() {
-        let pretend = Pretend::new("wheel", "");
-        fs::remove_file(pretend.0.join("build-version")).expect("it was written above");
-        fs::write(
-            pretend.0.join("version.py"),
-            "__all__ = ['__version__']\n__version__ = '2.9.1+cu128'\n",
-        )
-        .expect("a temporary file");
-        assert_eq!(libtorch_version(&pretend.0).as_deref(), Some("2.9.1+cu128"));
+        let text = "__all__ = ['__version__']\n__version__ = '2.9.1+cu128'\n";
+        let version = libtorch_version(pretend("version.py", text).path());
+        assert_eq!(version.as_deref(), Some("2.9.1+cu128"));
     }
 }

@@ -7,12 +7,9 @@ mod backends;
 mod bench;
 mod build;
 mod check;
-mod config_docs;
-mod dependencies;
 mod doctor;
 mod hub;
 mod libtorch;
-mod outside;
 mod packages;
 mod places;
 mod program;
@@ -20,7 +17,6 @@ mod readme;
 mod test;
 mod train;
 mod vulkan;
-mod zoo;
 
 use std::process::ExitCode;
 
@@ -43,7 +39,7 @@ enum Command {
     /// Train from a TOML file
     Train(train::Train),
     /// Translate, classify, generate and more with what was trained: zoo -- --help
-    Zoo(zoo::Zoo),
+    Zoo(train::Zoo),
     /// Bring a data set of the Hugging Face hub into files that training reads
     Hub(hub::Hub),
     /// Measure attention on a backend and print a table
@@ -55,9 +51,9 @@ enum Command {
     /// Show what this machine has, what is missing, and how to get it
     Doctor(doctor::Doctor),
     /// Write the parts of the README that follow from the code, and draw its picture
-    Readme(readme::Readme),
+    Readme,
     /// Write docs/config.md, which follows from the code
-    ConfigDocs(config_docs::ConfigDocs),
+    ConfigDocs,
 }
 
 fn main() -> ExitCode {
@@ -70,8 +66,8 @@ fn main() -> ExitCode {
         Command::Test(test) => test.run(),
         Command::Check(check) => check.run(),
         Command::Doctor(doctor) => doctor.run(),
-        Command::Readme(readme) => readme.run(),
-        Command::ConfigDocs(docs) => docs.run(),
+        Command::Readme => readme::run(),
+        Command::ConfigDocs => readme::write(zoo_config::DOCS_PATH, &zoo_config::docs()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

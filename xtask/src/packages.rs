@@ -36,7 +36,7 @@ const TRAINING: &str = "zoo-train";
 const ZOO: &str = "zoo";
 
 /// The arguments of `cargo COMMAND` over all packages that link Burn, with these backends.
-pub(crate) fn with_burn(command: &str, backends: &[&str]) -> Vec<String> {
+pub(crate) fn with_burn(command: &str, backends: &[&str]) -> String {
     arguments(command, backends, |_| true)
 }
 
@@ -45,23 +45,25 @@ pub(crate) fn with_burn(command: &str, backends: &[&str]) -> Vec<String> {
 /// burn-train turns on Burn's feature `flex`, whichever backend is asked for. A program that does
 /// not train is therefore built without [`TRAINING`] among the packages, unless flex is wanted:
 /// then the features are the same, and everything is shared with the tests.
-pub(crate) fn program(name: &str, backends: &[&str]) -> Vec<String> {
+pub(crate) fn program(name: &str, backends: &[&str]) -> String {
     let all = name == ZOO || backends.contains(&"flex");
-    let mut arguments = arguments("build", backends, |package| all || package != TRAINING);
-    arguments.extend(["--bin".to_owned(), name.to_owned()]);
-    arguments
+    let build = arguments("build", backends, |package| all || package != TRAINING);
+    format!("{build} --bin {name}")
 }
 
-fn arguments(command: &str, backends: &[&str], chosen: impl Fn(&str) -> bool) -> Vec<String> {
-    let chosen: Vec<_> = (WITH_FEATURES.into_iter())
+fn arguments(command: &str, backends: &[&str], chosen: impl Fn(&str) -> bool) -> String {
+    let mut chosen: Vec<_> = (WITH_FEATURES.into_iter())
         .filter(|package| chosen(package))
         .collect();
     let features = features_of(&chosen, backends);
-    let mut arguments = vec![command, "--release", "--features", &features];
-    for package in chosen.into_iter().chain(WITHOUT_FEATURES) {
-        arguments.extend(["--package", package]);
-    }
-    arguments.into_iter().map(str::to_owned).collect()
+    chosen.extend(WITHOUT_FEATURES);
+    let packages = listed(&chosen);
+    format!("{command} --release --features {features}{packages}")
+}
+
+fn listed(packages: &[&str]) -> String {
+    let each = packages.iter().map(|name| format!(" --package {name}"));
+    each.collect()
 }
 
 /// The features of every package that has them, as cargo wants them.
@@ -76,24 +78,19 @@ fn features_of(packages: &[&str], backends: &[&str]) -> String {
 }
 
 /// `cargo test` over the packages without Burn, to be built and not run.
-pub(crate) fn light_tests() -> Vec<&'static str> {
-    let mut arguments = vec!["test", "--no-run", "--quiet"];
-    for package in LIGHT {
-        arguments.extend(["--package", package]);
-    }
-    arguments
+pub(crate) fn light_tests() -> String {
+    format!("test --no-run --quiet{}", listed(&LIGHT))
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
-    use std::process::Command;
 
     use serde_json::Value;
 
     use super::*;
-    use crate::places;
+    use crate::build::said;
 
     #[test]
     fn a_program_is_built_as_the_tests_are() {
@@ -105,25 +102,25 @@ mod tests {
         ] {
             let mut expected = with_burn("build", backends);
             if !training {
-                let at = expected.iter().position(|package| package == TRAINING);
-                let at = at.expect("it is among them");
-                expected.drain(at - 1..=at);
-                let (others, _) = expected[3].split_once(",zoo-train/").expect("the last");
-                expected[3] = others.to_owned();
+                for backend in backends {
+                    expected = expected.replace(&format!(",zoo-train/{backend}"), "");
+                }
+                expected = expected.replace(" --package zoo-train", "");
             }
-            expected.extend(["--bin".to_owned(), name.to_owned()]);
-            assert_eq!(program(name, backends), expected);
+            assert_eq!(program(name, backends), format!("{expected} --bin {name}"));
         }
+    }
+
+    /// What cargo prints.
+    fn cargo(arguments: &str) -> String {
+        let arguments: Vec<_> = arguments.split_whitespace().collect();
+        said(env!("CARGO"), &arguments).unwrap_or_else(|| panic!("cargo {arguments:?} fails"))
     }
 
     /// What cargo tells of the packages of the workspace.
     fn packages() -> Vec<Value> {
-        let output = Command::new(env!("CARGO"))
-            .args(["metadata", "--no-deps", "--format-version=1", "--locked"])
-            .current_dir(places::workspace())
-            .output()
-            .expect("cargo starts");
-        let metadata: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let metadata = cargo("metadata --no-deps --format-version=1 --locked");
+        let metadata: Value = serde_json::from_str(&metadata).expect("JSON");
         metadata["packages"].as_array().expect("a list").clone()
     }
 
@@ -173,32 +170,21 @@ mod tests {
 
     /// What cargo would compile, with the features of each: crates for this machine, and
     /// those of build scripts and macros.
-    fn compiled(arguments: Vec<String>, edges: &str) -> BTreeSet<String> {
-        let mut arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    fn compiled(arguments: &str, edges: &str) -> BTreeSet<String> {
         // `cargo tree` compiles nothing, so it knows no profile and no programs.
-        arguments[0] = "tree";
-        arguments.retain(|argument| *argument != "--release");
-        if let Some(at) = arguments.iter().position(|argument| *argument == "--bin") {
-            arguments.truncate(at);
-        }
-        arguments.extend(["--edges", edges, "--prefix", "none"]);
-        arguments.extend(["--format", "{p} [{f}]", "--locked"]);
-        let output = Command::new(env!("CARGO"))
-            .args(arguments)
-            .current_dir(places::workspace())
-            .output()
-            .expect("cargo starts");
-        let complained = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{complained}");
-        let lines = String::from_utf8_lossy(&output.stdout);
+        let (_, packages) = arguments.split_once(" --release ").expect("the profile");
+        let (packages, _) = packages.split_once(" --bin ").unwrap_or((packages, ""));
+        // Without spaces: a crate, and its features behind a bar.
+        let format = "--prefix none --format {p}|{f} --locked";
+        let tree = cargo(&format!("tree {packages} --edges {edges} {format}"));
         // What was shown before has a star behind it.
         let once = |line: &str| line.trim_end_matches(" (*)").to_owned();
-        lines.lines().map(once).collect()
+        tree.lines().map(once).collect()
     }
 
     /// A crate with its version.
     fn name(line: &str) -> &str {
-        line.split(" [").next().unwrap_or_default()
+        line.split('|').next().unwrap_or_default()
     }
 
     /// Crates of one build that another compiles too, but not with the same features.
@@ -219,8 +205,8 @@ mod tests {
             &["autotune", "vulkan"],
         ] {
             let all = || with_burn("tree", backends);
-            let programs = compiled(all(), "normal,build");
-            let tests = compiled(all(), "normal,build,dev");
+            let programs = compiled(&all(), "normal,build");
+            let tests = compiled(&all(), "normal,build,dev");
             assert!(programs.iter().any(|line| line.starts_with("burn v0.22.1")));
             let differ = differ(&programs, &tests);
             assert!(differ.is_empty(), "{backends:?}: {differ:#?}");
@@ -240,8 +226,8 @@ mod tests {
             (&["ndarray"], &knows_backends),
             (&["tch"], &knows_backends),
         ] {
-            let bench = compiled(program("zoo-bench", backends), "normal,build");
-            let zoo = compiled(program("zoo", backends), "normal,build");
+            let bench = compiled(&program("zoo-bench", backends), "normal,build");
+            let zoo = compiled(&program("zoo", backends), "normal,build");
             let differ = differ(&bench, &zoo);
             let unexpected: Vec<_> = differ
                 .iter()

@@ -10,7 +10,7 @@ use clap::Args;
 
 use crate::backends::{Backends, Environment};
 use crate::build::{self, Built};
-use crate::{doctor, outside, packages, places};
+use crate::{doctor, packages, places};
 
 #[derive(Args)]
 pub(crate) struct Test {
@@ -36,7 +36,13 @@ pub(crate) struct Test {
 impl Test {
     pub(crate) fn run(&self) -> Result<()> {
         let environment = self.backends.prepare()?;
-        println!("building the tests for: {}", self.words().join(", "));
+        let words: Vec<_> = self
+            .backends
+            .words()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        println!("building the tests for: {}", words.join(", "));
         let (programs, took) = self.build(&environment)?;
         println!("built in {}\n", seconds(took));
 
@@ -57,13 +63,13 @@ impl Test {
         if self.filter.is_none() {
             plain.add(self.doc_tests(&environment)?);
         }
-        if !self.hub {
-            let note = "NOT run: hub.py with the package datasets (--hub)";
-            plain.notes.push(note.to_owned());
-        }
-        if !self.outside {
-            let note = "NOT run: a project outside the workspace (--outside)";
-            plain.notes.push(note.to_owned());
+        for (is_run, what) in [
+            (self.hub, "hub.py with the package datasets (--hub)"),
+            (self.outside, "a project outside the workspace (--outside)"),
+        ] {
+            if !is_run {
+                plain.notes.push(format!("NOT run: {what}"));
+            }
         }
         plain.print("no device");
         total.add(plain);
@@ -92,25 +98,17 @@ impl Test {
         Ok(())
     }
 
-    fn words(&self) -> Vec<String> {
-        self.backends
-            .words()
-            .iter()
-            .map(ToString::to_string)
-            .collect()
-    }
-
     fn build(&self, environment: &Environment) -> Result<(Vec<Built>, Duration)> {
         let (mut programs, light_took) =
             build::cargo_build(&packages::light_tests(), &Environment::new())?;
         if self.outside {
-            programs.extend(outside::build()?);
+            programs.extend(build_outside()?);
         }
 
         let mut arguments = packages::with_burn("test", &self.backends.features());
-        arguments.push("--no-run".to_owned());
+        arguments.push_str(" --no-run");
         if self.timings {
-            arguments.push("--timings".to_owned());
+            arguments.push_str(" --timings");
         }
         let (heavy, heavy_took) = build::cargo_build(&arguments, environment)?;
         doctor::keep_probe(&heavy, &self.backends.features())?;
@@ -120,9 +118,8 @@ impl Test {
 
     fn doc_tests(&self, environment: &Environment) -> Result<Tally> {
         let start = Instant::now();
-        let mut arguments = packages::with_burn("test", &self.backends.features());
-        arguments.push("--doc".to_owned());
-        let output = build::cargo_output(&arguments, environment)?;
+        let arguments = packages::with_burn("test", &self.backends.features());
+        let output = build::cargo_output(&format!("{arguments} --doc"), environment)?;
         Ok(Tally::of("doc tests", &output, start.elapsed()))
     }
 
@@ -173,6 +170,20 @@ impl Test {
             .with_context(|| format!("cannot start {}", program.executable.display()))?;
         Ok(Tally::of(&program.name(), &output, start.elapsed()))
     }
+}
+
+/// Builds the tests of `outside/`, a project of somebody else's that is in no workspace of ours,
+/// with the versions that the workspace has. The features it turns on are its own, and so is its
+/// target directory.
+fn build_outside() -> Result<Vec<Built>> {
+    let workspace = places::workspace();
+    let project = workspace.join("outside");
+    std::fs::copy(workspace.join("Cargo.lock"), project.join("Cargo.lock"))
+        .with_context(|| format!("cannot write to {}", project.display()))?;
+    let target = places::target().join("outside");
+    let environment = vec![("CARGO_TARGET_DIR", target.into_os_string())];
+    let arguments = "test --no-run --quiet --manifest-path outside/Cargo.toml";
+    Ok(build::cargo_build(arguments, &environment)?.0)
 }
 
 impl Built {

@@ -1,5 +1,5 @@
-//! `cargo xtask train`: reads a config, then builds and starts the program that trains
-//! from it.
+//! `cargo xtask train` reads a config, then builds and starts the program that trains from it;
+//! `cargo xtask zoo` builds the same program and starts it with whatever it is given.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -62,11 +62,7 @@ impl Train {
         }
         config.check_files(&self.config, &overrides, self.resume)?;
 
-        let backends = Backends::one(config.backend.word, self.install);
-        let environment = backends.prepare()?;
-        let mut command = Command::new(program::provide("zoo", &backends, &environment)?);
-        command.args(self.arguments());
-        program::hand_over(command, &environment)
+        start(config.backend.word, self.install, &self.arguments())
     }
 
     fn overrides(&self) -> Result<Vec<Override>> {
@@ -107,55 +103,32 @@ impl Train {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
+#[derive(Args)]
+pub(crate) struct Zoo {
+    /// The backend to compile in: ndarray, wgpu, tch-cpu, tch-cuda ...
+    #[arg(long, value_name = "WORD", default_value_t)]
+    backend: BackendWord,
 
-    use super::*;
+    /// Install a missing software Vulkan driver (as root on Debian and its kin)
+    #[arg(long)]
+    install: bool,
 
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        train: Train,
+    /// What zoo is given: translate runs/transformer-dates, or --help
+    #[arg(last = true, value_name = "ARGUMENTS")]
+    arguments: Vec<OsString>,
+}
+
+impl Zoo {
+    pub(crate) fn run(&self) -> Result<()> {
+        start(self.backend, self.install, &self.arguments)
     }
+}
 
-    fn parsed(arguments: &[&str]) -> Train {
-        let arguments = ["train"].iter().chain(arguments);
-        Line::try_parse_from(arguments)
-            .unwrap_or_else(|error| panic!("{error}"))
-            .train
-    }
-
-    #[test]
-    fn the_program_is_told_what_we_were_told() {
-        let train = parsed(&["a.toml", "--set", "model.layers=4", "--plain", "--install"]);
-        let told = train.arguments();
-        assert_eq!(
-            told,
-            ["train", "a.toml", "--set", "model.layers=4", "--plain"]
-        );
-        let train = parsed(&["--backend", "cpu", "--resume", "--set=run.seed=2", "b.toml"]);
-        let told = train.arguments();
-        let expected = "train b.toml --backend flex --set run.seed=2 --resume";
-        assert_eq!(told, expected.split(' ').collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn the_backend_that_is_built_is_the_one_that_counts() {
-        let text = "[backend]\nword = \"ndarray\"\n[data]\nkind = \"copy\"\n\
-                    [model]\nkind = \"transformer\"\n";
-        for (arguments, word) in [
-            (&[][..], "ndarray"),
-            (&["--set", "backend.word=wgpu:1"][..], "wgpu:1"),
-            (
-                &["--backend", "tch-cpu", "--set", "backend.word=wgpu"][..],
-                "tch-cpu",
-            ),
-        ] {
-            let train = parsed(&[&["a.toml"], arguments].concat());
-            let overrides = train.overrides().expect("they can be read");
-            let config = Config::parse("a.toml", text, &overrides).expect("it is right");
-            assert_eq!(config.backend.word.to_string(), word);
-        }
-    }
+/// Builds `zoo` with a backend in it, and ends as it does.
+fn start(word: BackendWord, install: bool, arguments: &[OsString]) -> Result<()> {
+    let backends = Backends::one(word, install);
+    let environment = backends.prepare()?;
+    let mut command = Command::new(program::provide("zoo", &backends, &environment)?);
+    command.args(arguments);
+    program::hand_over(command, &environment)
 }

@@ -5,24 +5,25 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use serde::Serialize;
+
+use crate::build::{run, said};
 
 /// Debian's software driver; it brings the loader with it.
 const PACKAGE: &str = "mesa-vulkan-drivers";
 
 /// What a driver search found.
+#[derive(Serialize)]
 pub(crate) struct Search {
     /// Whether the loader, `libvulkan.so.1`, is installed.
     pub(crate) loader: bool,
     /// The manifests of the drivers.
     pub(crate) drivers: Vec<PathBuf>,
+    /// What to do, if something is missing.
+    pub(crate) remedy: Option<String>,
 }
 
 impl Search {
-    pub(crate) fn complete(&self) -> bool {
-        // macOS and Windows bring their own graphics API.
-        !cfg!(target_os = "linux") || (self.loader && !self.drivers.is_empty())
-    }
-
     /// What is missing, for people.
     pub(crate) fn missing(&self) -> &'static str {
         match (self.loader, self.drivers.is_empty()) {
@@ -32,13 +33,6 @@ impl Search {
             (true, false) => "nothing",
         }
     }
-
-    /// What to do about it.
-    pub(crate) fn remedy() -> String {
-        format!(
-            "apt-get install {PACKAGE} (a software driver, enough for wgpu), or your GPU's driver"
-        )
-    }
 }
 
 /// Looks for a loader and drivers the way the loader itself does.
@@ -47,7 +41,7 @@ pub(crate) fn search() -> Search {
         .into_iter()
         .filter_map(std::env::var_os)
         .find(|value| !value.is_empty());
-    let drivers = match listed {
+    let drivers: Vec<PathBuf> = match listed {
         Some(paths) => std::env::split_paths(&paths)
             .filter(|p| p.exists())
             .collect(),
@@ -61,9 +55,18 @@ pub(crate) fn search() -> Search {
             .filter(|path| path.extension().is_some_and(|e| e == "json"))
             .collect(),
     };
+    let loader = has_loader();
+    // macOS and Windows bring their own graphics API.
+    let complete = !cfg!(target_os = "linux") || (loader && !drivers.is_empty());
     Search {
-        loader: has_loader(),
+        loader,
         drivers,
+        remedy: (!complete).then(|| {
+            format!(
+                "apt-get install {PACKAGE} (a software driver, enough for wgpu), or your GPU's \
+                 driver"
+            )
+        }),
     }
 }
 
@@ -71,13 +74,8 @@ fn has_loader() -> bool {
     const LOADER: &str = "libvulkan.so.1";
     let on_path = std::env::var_os("LD_LIBRARY_PATH")
         .is_some_and(|paths| std::env::split_paths(&paths).any(|p| p.join(LOADER).exists()));
-    on_path
-        || ["ldconfig", "/sbin/ldconfig"].iter().any(|ldconfig| {
-            Command::new(ldconfig)
-                .arg("-p")
-                .output()
-                .is_ok_and(|out| String::from_utf8_lossy(&out.stdout).contains(LOADER))
-        })
+    let lists_it = |ldconfig| said(ldconfig, &["-p"]).is_some_and(|said| said.contains(LOADER));
+    on_path || ["ldconfig", "/sbin/ldconfig"].into_iter().any(lists_it)
 }
 
 /// Whether the machine has a GPU, as far as can be told without opening it.
@@ -95,15 +93,15 @@ pub(crate) fn has_gpu() -> bool {
 /// Makes sure a driver is there, installing the software one if told to.
 pub(crate) fn provide(install: bool) -> Result<()> {
     let found = search();
-    if found.complete() {
+    let Some(remedy) = &found.remedy else {
         return Ok(());
-    }
+    };
     if !install {
         bail!(
             "wgpu needs a Vulkan driver, and this machine has {}\n  do: {}\n  \
              or run this again with --install, as root on Debian and its kin",
             found.missing(),
-            Search::remedy()
+            remedy
         );
     }
     if !Path::new("/usr/bin/apt-get").exists() {
@@ -116,7 +114,7 @@ pub(crate) fn provide(install: bool) -> Result<()> {
     apt_get(&["update", "-qq"])?;
     apt_get(&["install", "-y", "-qq", "--no-install-recommends", PACKAGE])?;
     let found = search();
-    if !found.complete() {
+    if found.remedy.is_some() {
         bail!(
             "{PACKAGE} was installed, and still there is {}",
             found.missing()
@@ -126,17 +124,10 @@ pub(crate) fn provide(install: bool) -> Result<()> {
 }
 
 fn apt_get(arguments: &[&str]) -> Result<()> {
-    let output = Command::new("apt-get")
-        .args(arguments)
-        .env("DEBIAN_FRONTEND", "noninteractive")
-        .output()
-        .context("apt-get could not be started")?;
-    if !output.status.success() {
-        bail!(
-            "apt-get {} failed; it needs root\n{}",
-            arguments.join(" "),
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
-    }
-    Ok(())
+    let mut command = Command::new("apt-get");
+    command.args(arguments);
+    // Its progress is no result: stdout may be somebody's JSON.
+    command.stdout(std::io::stderr());
+    command.env("DEBIAN_FRONTEND", "noninteractive");
+    run(&mut command).context("apt-get failed; it needs root")
 }

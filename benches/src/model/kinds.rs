@@ -22,11 +22,8 @@ pub(super) trait Kind: Module {
     /// Draws a batch, and what should be said of it.
     fn draw(&self, setup: &Setup, device: &Device) -> Result<(Self::Batch, Tokens)>;
 
-    /// How many numbers it has learned.
-    fn learned(&self) -> usize;
-
-    /// Floating-point operations of the matmuls of a forward pass.
-    fn work(&self, setup: &Setup) -> f64;
+    /// The numbers it has learned, and floating-point operations of the matmuls of a forward pass.
+    fn counted(&self, setup: &Setup) -> (usize, f64);
 
     /// What it says of a batch: `[batch, places, tokens]`, or one place of classes.
     fn logits(&self, batch: &Self::Batch) -> Tensor<3>;
@@ -44,7 +41,7 @@ pub(super) trait Kind: Module {
     /// Floating-point operations of the matmuls of a generation. A target that is generated goes
     /// through the same as in a forward pass, place by place.
     fn work_of_generation(&self, setup: &Setup) -> f64 {
-        self.work(setup)
+        self.counted(setup).1
     }
 }
 
@@ -70,13 +67,10 @@ impl Kind for Han {
         Ok((documents, labels(setup, device)?))
     }
 
-    fn learned(&self) -> usize {
-        self.parameters()
-    }
-
-    fn work(&self, setup: &Setup) -> f64 {
+    fn counted(&self, setup: &Setup) -> (usize, f64) {
         let words = setup.n / setup.sentences;
-        self.flops(setup.batch, setup.sentences, words)
+        let flops = self.flops(setup.batch, setup.sentences, words);
+        (self.parameters(), flops)
     }
 
     fn logits(&self, documents: &Documents) -> Tensor<3> {
@@ -104,12 +98,8 @@ impl Kind for Classifier {
         Ok((tokens, labels(setup, device)?))
     }
 
-    fn learned(&self) -> usize {
-        self.parameters()
-    }
-
-    fn work(&self, setup: &Setup) -> f64 {
-        self.flops(setup.batch, setup.n)
+    fn counted(&self, setup: &Setup) -> (usize, f64) {
+        (self.parameters(), self.flops(setup.batch, setup.n))
     }
 
     fn logits(&self, tokens: &Tokens) -> Tensor<3> {
@@ -146,12 +136,8 @@ impl Kind for Gpt {
         Ok((texts, Tokens::new(&next, self.limits(), device)?))
     }
 
-    fn learned(&self) -> usize {
-        self.parameters()
-    }
-
-    fn work(&self, setup: &Setup) -> f64 {
-        self.flops(setup.batch, setup.n)
+    fn counted(&self, setup: &Setup) -> (usize, f64) {
+        (self.parameters(), self.flops(setup.batch, setup.n))
     }
 
     fn logits(&self, texts: &Texts) -> Tensor<3> {
@@ -234,16 +220,11 @@ impl Kind for Seq2Seq {
     }
 
     fn draw(&self, setup: &Setup, device: &Device) -> Result<(Pairs, Tokens)> {
-        let limits = [self.source_limits(), self.target_limits()];
-        Pairs::draw(setup, limits, device)
+        Pairs::draw(setup, [self.source_limits(), self.target_limits()], device)
     }
 
-    fn learned(&self) -> usize {
-        self.parameters()
-    }
-
-    fn work(&self, setup: &Setup) -> f64 {
-        self.flops(setup.batch, setup.n, setup.n)
+    fn counted(&self, setup: &Setup) -> (usize, f64) {
+        (self.parameters(), self.flops(setup.batch, setup.n, setup.n))
     }
 
     fn logits(&self, pairs: &Pairs) -> Tensor<3> {
@@ -279,16 +260,11 @@ impl Kind for Transformer {
     }
 
     fn draw(&self, setup: &Setup, device: &Device) -> Result<(Pairs, Tokens)> {
-        let limits = [self.source_limits(), self.target_limits()];
-        Pairs::draw(setup, limits, device)
+        Pairs::draw(setup, [self.source_limits(), self.target_limits()], device)
     }
 
-    fn learned(&self) -> usize {
-        self.parameters()
-    }
-
-    fn work(&self, setup: &Setup) -> f64 {
-        self.flops(setup.batch, setup.n, setup.n)
+    fn counted(&self, setup: &Setup) -> (usize, f64) {
+        (self.parameters(), self.flops(setup.batch, setup.n, setup.n))
     }
 
     fn logits(&self, pairs: &Pairs) -> Tensor<3> {

@@ -11,7 +11,7 @@ use burn::tensor::{Device, Tensor};
 use zoo_bench_core::case::Pass;
 use zoo_bench_core::fault::Fault;
 use zoo_bench_core::model::{Model, Setup, Size};
-use zoo_bench_core::record::{Counted, Measured, Outcome};
+use zoo_bench_core::record::{Measured, Outcome, Peak, Report};
 use zoo_kernels::{AdamConfig, AdamKind};
 use zoo_models::{Classifier, Gpt, Han, Seq2Seq, Tokens, Transformer, token_loss};
 use zoo_spec::Mechanism;
@@ -46,16 +46,16 @@ impl<M: Kind> Sample<M> {
         token_loss(model.logits(&self.batch), &self.targets, 0.0)
     }
 
-    /// What a model comes to.
-    fn counted(&self, model: &M, pass: Pass) -> Counted {
-        Counted {
-            parameters: model.learned() as u64,
-            work: match pass {
-                Pass::Train => 3.0 * model.work(&self.setup),
-                Pass::Forward | Pass::Decode => model.work(&self.setup),
-                Pass::Generate => model.work_of_generation(&self.setup),
-            },
-        }
+    /// The numbers that a model has learned, and floating-point operations of the matmuls of a
+    /// pass.
+    fn counted(&self, model: &M, pass: Pass) -> (u64, f64) {
+        let (parameters, forward) = model.counted(&self.setup);
+        let work = match pass {
+            Pass::Train => 3.0 * forward,
+            Pass::Forward | Pass::Decode => forward,
+            Pass::Generate => model.work_of_generation(&self.setup),
+        };
+        (parameters as u64, work)
     }
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn measure_model(
     setup: &Setup,
     attention: Mechanism,
     setting: Setting<'_>,
-) -> Result<(Outcome, Counted)> {
+) -> Result<Report> {
     let measurement = Measurement {
         setup,
         attention,
@@ -95,13 +95,8 @@ struct Measurement<'a> {
 }
 
 impl Measurement<'_> {
-    fn of<M: Kind>(self) -> Result<(Outcome, Counted)> {
-        let Setting {
-            pass,
-            opened,
-            sampling,
-            ..
-        } = self.setting;
+    fn of<M: Kind>(self) -> Result<Report> {
+        let Setting { pass, opened, .. } = self.setting;
         let device = self.setting.device();
         // The same weights in every round.
         device.seed(0);
@@ -114,31 +109,42 @@ impl Measurement<'_> {
         // The second step finds an optimizer that has its moments.
         let (work, peak) = peak_of(opened, &device, make, Work::run, 2)?;
         let counted = work.with_model(|model| Ok(work.sample.counted(model, pass)))?;
+        Ok(Report {
+            parameters: Some(counted.0),
+            work: Some(counted.1),
+            ..self.outcome(work, peak, &device)?.into()
+        })
+    }
 
+    /// Checks the results and takes the time.
+    fn outcome<M: Kind>(
+        &self,
+        work: Work<M>,
+        peak: Option<Peak>,
+        device: &Device,
+    ) -> Result<Outcome> {
         let checked = match work.check()? {
             Ok(checked) => checked,
-            Err(detail) => return Ok((wrong(detail), counted)),
+            Err(detail) => return Ok(Outcome::wrong(detail)),
         };
-        let seconds = samples(&device, sampling, || work.run())?;
+        let seconds = samples(device, self.setting.sampling, || work.run())?;
         if let Err(detail) = work.is_still_right() {
-            return Ok((wrong(detail), counted));
+            return Ok(Outcome::wrong(detail));
         }
         drop(work);
         // Last, as it takes memory and time of its own.
-        let (error, compared) = match self.against_reference::<M>(&device)? {
-            Ok(compared) => compared,
-            Err((error, detail)) => {
-                let error = error.is_finite().then_some(error);
-                return Ok((Outcome::Wrong { error, detail }, counted));
-            }
-        };
-        let measured = Measured {
-            seconds,
-            peak,
-            error,
-            checked: Some(format!("{checked}; {compared}")),
-        };
-        Ok((Outcome::Measured(measured), counted))
+        Ok(match self.against_reference::<M>(device)? {
+            Ok((error, compared)) => Outcome::Measured(Measured {
+                seconds,
+                peak,
+                error,
+                checked: Some(format!("{checked}; {compared}")),
+            }),
+            Err((error, detail)) => Outcome::Wrong {
+                error: error.is_finite().then_some(error),
+                detail,
+            },
+        })
     }
 
     fn work<M: Kind>(&self, setup: &Setup, device: &Device) -> Result<Work<M>> {
@@ -151,13 +157,6 @@ impl Measurement<'_> {
             pass: self.setting.pass,
             fault: self.setting.fault,
         })
-    }
-}
-
-fn wrong(detail: String) -> Outcome {
-    Outcome::Wrong {
-        error: None,
-        detail,
     }
 }
 

@@ -12,6 +12,7 @@ use zoo_bench_core::fault::Fault;
 use zoo_bench_core::model::Setup;
 use zoo_kernels::{AdamConfig, AdamKind};
 use zoo_models::without_kernels;
+use zoo_oracle::{Formula, Parameter, Problem};
 use zoo_spec::Mechanism;
 
 use super::kinds::Kind;
@@ -26,7 +27,7 @@ type Compared = Result<(Option<f64>, String), (f64, String)>;
 impl Measurement<'_> {
     /// Compares the results of a pass with the reference's.
     pub(super) fn against_reference<M: Kind>(&self, device: &Device) -> Result<Compared> {
-        if matches!(self.attention, Mechanism::Hard | Mechanism::Lsh) {
+        if chooses_keys(self.attention) {
             // A rounding error may change which key is chosen, and then everything.
             let why = "not compared with a reference: it chooses keys, and may choose others";
             return Ok(Ok((None, why.to_owned())));
@@ -128,6 +129,22 @@ impl Measurement<'_> {
             ("loss after a step", relative(1)),
         ])
     }
+}
+
+/// Whether a mechanism attends to keys that it chooses by their scores or hashes.
+fn chooses_keys(mechanism: Mechanism) -> bool {
+    let zeros = |parameter: Parameter| vec![0.0; parameter.count()];
+    let config = mechanism.small_for_tests();
+    let given = Problem::small_for(&config).given_to(&config, zeros);
+    given.is_some_and(|given| match given.formula {
+        Formula::Best | Formula::Sampled { .. } | Formula::Hashed(_) => true,
+        Formula::Softmax
+        | Formula::Additive(_)
+        | Formula::Multiplicative(_)
+        | Formula::Predicted { .. }
+        | Formula::Features(_)
+        | Formula::Retention(_) => false,
+    })
 }
 
 /// Every gradient, parameter by parameter.

@@ -3,8 +3,11 @@
 use std::sync::atomic::AtomicBool;
 
 use zoo_bench_core::case::Case;
+use zoo_bench_core::for_tests::run_info;
+use zoo_bench_core::model::Model;
+use zoo_bench_core::plan::Selection;
 use zoo_bench_core::pool::pool;
-use zoo_bench_core::record::{CaseLine, FILE, Results, RunInfo, Writer};
+use zoo_bench_core::record::{CaseLine, FILE, Results, Writer};
 use zoo_bench_core::report;
 use zoo_bench_core::run::{Comparison, Program};
 use zoo_bench_core::table::{sections, terminal};
@@ -12,6 +15,19 @@ use zoo_bench_core::table::{sections, terminal};
 /// The backend that is tested.
 pub(crate) fn backend() -> String {
     std::env::var("ZOO_BACKEND").unwrap_or_else(|_| "flex".to_owned())
+}
+
+/// The cases that flags of the bench come to.
+pub(crate) fn cases(flags: &str) -> Vec<Case> {
+    let selection = Selection::parse(flags).expect("flags");
+    selection.plan().expect("they can all be measured").cases
+}
+
+/// Those of every model at its smallest.
+#[allow(dead_code, reason = "not every test program measures models")]
+pub(crate) fn tiny_models() -> Vec<Case> {
+    let names = Model::ALL.map(|model| format!("{model}-tiny"));
+    cases(&format!("--model {}", names.join(",")))
 }
 
 /// One round of the cases, as they come.
@@ -28,10 +44,9 @@ pub(crate) fn comparison(cases: Vec<Case>) -> Comparison {
 /// made of it. Returns its lines without that of the matmul, which is the first, and its tables.
 pub(crate) fn run(comparison: &Comparison) -> (Vec<CaseLine>, String) {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let run = RunInfo::here("now".to_owned(), 1);
-    let mut writer = Writer::create(&folder.path().join(FILE), &run).expect("a new file");
+    let mut writer = Writer::create(&folder.path().join(FILE), &run_info()).expect("a new file");
     let mut lines = comparison
-        .run(&mut writer, &mut (), &AtomicBool::new(false))
+        .run(&mut writer, &mut |_| {}, &AtomicBool::new(false))
         .expect("the disk takes it");
     let results = Results::read(folder.path()).expect("readable");
     assert_eq!(results.cases, lines);

@@ -2,17 +2,17 @@
 
 use std::str::FromStr;
 
-use zoo_oracle::{Problem, find};
+use anyhow::{Context, Result};
+use zoo_oracle::{Input, Problem, catalogue, find, only_measured};
 use zoo_spec::{Mechanism, MechanismConfig, UnknownWord};
 
 use crate::model::Setup;
 use crate::words::words;
-use crate::work::given_to;
 
 /// What computes a case, in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Subject {
-    /// A square matmul: the rate that others are held against.
+    /// A square matmul: the rate that others are compared with.
     Matmul,
     /// A mechanism of ours.
     Mechanism(Mechanism),
@@ -31,14 +31,14 @@ impl FromStr for Subject {
 
 words! {
     /// How far a case goes.
-    #[derive(PartialOrd, Ord)]
+    #[derive(PartialOrd, Ord, clap::ValueEnum)]
     pub enum Pass: "pass" {
         /// The result alone.
         Forward = "forward",
-        /// The result, and the gradients by query, key and value; of a model, by its parameters,
-        /// and a step along them.
+        /// The result, and the gradients with respect to query, key and value; of a model, with
+        /// respect to its parameters, and an optimizer step.
         Train = "train",
-        /// The result for one place more, with what is kept of those before.
+        /// The result for one position more, with the cached state of those before.
         Decode = "decode",
         /// Of a model: token after token, the best each time.
         Generate = "generate",
@@ -81,7 +81,7 @@ pub fn count(text: &str, most: usize) -> Result<usize, String> {
 /// What is computed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Task {
-    /// A product of two square matrices: the rate that others are held against.
+    /// A product of two square matrices: the rate that others are compared with.
     Matmul {
         /// Rows and columns of each.
         side: usize,
@@ -103,7 +103,7 @@ pub enum Task {
 }
 
 impl Case {
-    /// The matmul whose rate others are held against.
+    /// The matmul whose rate others are compared with.
     pub fn matmul() -> Self {
         Self {
             // Large enough for full speed on 2 cores, and still a hundredth of a second.
@@ -113,18 +113,13 @@ impl Case {
     }
 
     /// A mechanism on a problem, with as many key and value heads as the mechanism has.
-    pub fn attention(mechanism: Mechanism, problem: Problem, pass: Pass) -> Self {
-        let kv_heads = MechanismConfig::from(mechanism).kv_heads(problem.heads);
-        let kv_heads = kv_heads.unwrap_or(problem.kv_heads);
-        let problem = Problem {
-            kv_heads,
-            ..problem
-        };
+    pub fn attention(mechanism: Mechanism, mut problem: Problem, pass: Pass) -> Self {
+        if let Some(kv_heads) = MechanismConfig::from(mechanism).kv_heads(problem.heads) {
+            problem.kv_heads = kv_heads;
+        }
+        let problem = Box::new(problem);
         Self {
-            task: Task::Attention {
-                mechanism,
-                problem: Box::new(problem),
-            },
+            task: Task::Attention { mechanism, problem },
             pass,
         }
     }
@@ -135,33 +130,6 @@ impl Case {
             task: Task::Model { setup, attention },
             pass,
         }
-    }
-
-    /// The case of these words: a catalogue problem, at another length if one is given.
-    ///
-    /// # Errors
-    ///
-    /// [`UnknownProblem`] when the catalogue has no such problem, or none of that length.
-    pub fn of(
-        subject: Subject,
-        problem: &str,
-        n: Option<usize>,
-        pass: Pass,
-    ) -> Result<Self, UnknownProblem> {
-        let Subject::Mechanism(mechanism) = subject else {
-            return Ok(Self::matmul());
-        };
-        let found = find(problem).ok_or_else(|| UnknownProblem::Name(unknown_problem(problem)))?;
-        let problem = match n {
-            Some(n) if n != found.seq_k => {
-                let name = found.name;
-                found
-                    .at_length(n)
-                    .ok_or(UnknownProblem::Length { name, n })?
-            }
-            _ => found,
-        };
-        Ok(Self::attention(mechanism, problem, pass))
     }
 
     /// What computes it, in a word.
@@ -182,7 +150,7 @@ impl Case {
         }
     }
 
-    /// Its length: keys, or places of a sequence.
+    /// Its length: keys, or positions of a sequence.
     pub fn n(&self) -> usize {
         match &self.task {
             Task::Matmul { side } => *side,
@@ -199,38 +167,24 @@ impl Case {
         }
     }
 
-    /// Whether there is such a case: a mechanism that takes its problem, in a pass it has.
-    pub fn is_possible(&self) -> bool {
-        self.refusal().is_none()
-    }
-
-    /// Why there is no such case, if there is none.
+    /// Why there is no such case, if there is none: the mechanism does not accept its problem, or
+    /// does not have the pass.
     pub fn refusal(&self) -> Option<String> {
-        let reason = match &self.task {
-            Task::Matmul { .. } if self.pass == Pass::Forward => return None,
-            Task::Matmul { .. } => "a matmul has a forward pass alone",
-            Task::Model { setup, attention } => return setup.refuses(*attention, self.pass),
-            Task::Attention { mechanism, problem } => {
+        let reason = match (&self.task, self.pass) {
+            (Task::Matmul { .. }, Pass::Forward) => None,
+            (Task::Matmul { .. }, _) => Some("a matmul has a forward pass alone"),
+            (Task::Model { setup, attention }, pass) => return setup.refuses(*attention, pass),
+            (Task::Attention { .. }, Pass::Generate) => Some("models alone generate"),
+            (Task::Attention { mechanism, problem }, pass) => {
                 let decoding = MechanismConfig::from(*mechanism).capabilities().decoding;
-                match (self.pass, given_to(problem, *mechanism)) {
-                    (Pass::Generate, _) => "models alone generate",
-                    (Pass::Decode, _) if decoding.is_err() => {
-                        "it has no incremental decoding: what a position sees depends on how many \
-                         there will be"
-                    }
-                    (_, Some(_)) => return None,
-                    (_, None) if *mechanism == Mechanism::Retention => {
-                        "it is causal alone, and the problem shows later keys, or changes scores"
-                    }
-                    (_, None) if *mechanism == Mechanism::Lsh => {
-                        "it makes its keys of its queries: the problem has other keys, heads that \
-                         share them, or scores that depend on positions"
-                    }
-                    (_, None) => "the problem has a mask, heads or scores that it cannot have",
+                let mut inputs = Input::ALL.iter().filter(|input| input.is_in(problem));
+                match decoding {
+                    Err(reason) if pass == Pass::Decode => Some(reason),
+                    _ => inputs.find_map(|input| input.refused_by(*mechanism)),
                 }
             }
         };
-        Some(reason.to_owned())
+        reason.map(str::to_owned)
     }
 }
 
@@ -247,32 +201,25 @@ pub fn queries_to_check(problem: &Problem) -> Vec<usize> {
     }
 }
 
-/// Says which problems there are.
-pub(crate) fn unknown_problem(name: &str) -> UnknownWord {
-    let known = zoo_oracle::catalogue()
-        .into_iter()
-        .chain(zoo_oracle::only_measured())
-        .map(|p| p.name);
-    UnknownWord::new("problem", name, known)
-}
-
-/// Why there is no such problem.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum UnknownProblem {
-    /// The catalogue has none of that name.
-    #[error("{0}")]
-    Name(UnknownWord),
-    /// It has, and its mask is made for one length.
-    #[error(
-        "problem \"{name}\" cannot be measured at n = {n}: its mask or its sizes are made for one \
-         length\n  do: leave out --seq, or choose layer, layer-causal or decode-step"
-    )]
-    Length {
-        /// The problem.
-        name: &'static str,
-        /// The length.
-        n: usize,
-    },
+/// A problem of the catalogue, at another length if one is given.
+///
+/// # Errors
+///
+/// When the catalogue has no such problem, or none of that length.
+pub fn problem(name: &str, n: Option<usize>) -> Result<Problem> {
+    let found = find(name).ok_or_else(|| {
+        let known = catalogue().into_iter().chain(only_measured());
+        UnknownWord::new("problem", name, known.map(|problem| problem.name))
+    })?;
+    match n {
+        Some(n) if n != found.seq_k => found.at_length(n).with_context(|| {
+            format!(
+                "problem \"{name}\" cannot be measured at n = {n}: its mask or its sizes are made \
+                 for one length\n  do: leave out --seq, or choose layer, layer-causal or decode-step"
+            )
+        }),
+        _ => Ok(found),
+    }
 }
 
 #[cfg(test)]
@@ -280,40 +227,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn absurd_lengths_are_refused() {
-        assert_eq!(length("16777216"), Ok(MOST_LENGTH));
-        for text in [
-            "0",
-            "-1",
-            "16777217",
-            "1000000000000",
-            "18446744073709551616",
-            "n",
-        ] {
-            let said = length(text).unwrap_err();
-            assert_eq!(
-                said, "it must be a whole number from 1 to 16777216",
-                "{text}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_problem_that_is_not_there_gets_the_nearest() {
-        let standard = Subject::Mechanism(Mechanism::Standard);
-        let error = Case::of(standard, "layr", None, Pass::Forward).unwrap_err();
-        assert!(error.to_string().contains("did you mean layer?"), "{error}");
-        let error = Case::of(standard, "bert-base", Some(64), Pass::Forward).unwrap_err();
-        assert!(
-            error.to_string().contains("cannot be measured at n = 64"),
-            "{error}"
-        );
-    }
-
-    #[test]
     fn only_models_generate() {
-        let standard = Subject::Mechanism(Mechanism::Standard);
-        let case = Case::of(standard, "layer", None, Pass::Generate).expect("in the catalogue");
-        assert!(!case.is_possible());
+        let layer = problem("layer", None).expect("in the catalogue");
+        let case = Case::attention(Mechanism::Standard, layer, Pass::Generate);
+        assert_eq!(case.refusal().as_deref(), Some("models alone generate"));
     }
 }

@@ -41,7 +41,7 @@ pub fn watch(mut command: Command, limits: Limits, stop: &AtomicBool) -> Option<
             message: format!("{} could not be started: {error}", program(&command)),
         },
     };
-    Some(Report::without_device(outcome))
+    Some(outcome.into())
 }
 
 fn program(command: &Command) -> String {

@@ -10,16 +10,9 @@ use crate::words::words;
 /// What became of one case from one run to the other.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
-    /// The case, in a line.
-    pub name: String,
-    /// How it was.
-    pub before: String,
-    /// How it is.
-    pub after: String,
-    /// The second median over the first, where both have one.
-    pub ratio: Option<f64>,
-    /// How far the ratio may be from 1 and mean nothing.
-    pub noise: Option<f64>,
+    /// The case, its times or outcomes, their ratio, and how far that may be from 1 and mean
+    /// nothing: the cells of a row.
+    cells: [String; 5],
     /// What that comes to.
     pub verdict: Verdict,
 }
@@ -69,6 +62,7 @@ fn spread(case: &Pooled) -> Option<f64> {
 /// the first comes last.
 pub fn compare(before: &[Pooled], after: &[Pooled]) -> Vec<Change> {
     let ids = distinct(after.iter().chain(before).map(|case| &case.id));
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let change = |id: &CaseId| {
         let [then, now] = [before, after].map(|run| run.iter().find(|case| case.id == *id));
         let (noise, verdict) = match (then, now) {
@@ -77,16 +71,14 @@ pub fn compare(before: &[Pooled], after: &[Pooled]) -> Vec<Change> {
             (_, None) => (None, Verdict::Gone),
         };
         let ratio = now.zip(then).and_then(|(now, then)| now.ratio(then));
-        let [before, after] = [then, now]
-            .map(|case| case.map_or_else(|| "-".to_owned(), |case| case.outcome.summary()));
-        Change {
-            name: id.to_string(),
-            before,
-            after,
-            ratio: ratio.map(|ratio| ratio.ratio),
-            noise,
-            verdict,
-        }
+        let cells = [
+            id.to_string(),
+            or_dash(then.map(|case| case.outcome.summary())),
+            or_dash(now.map(|case| case.outcome.summary())),
+            or_dash(ratio.map(|ratio| format!("{:.2}", ratio.ratio))),
+            or_dash(noise.map(|noise| format!("{:.0}%", noise * 100.0))),
+        ];
+        Change { cells, verdict }
     };
     ids.into_iter().map(change).collect()
 }
@@ -112,17 +104,10 @@ fn judged(then: &Pooled, now: &Pooled) -> (Option<f64>, Verdict) {
 
 /// The changes as a table, and a line that sums them up.
 pub fn show(changes: &[Change]) -> String {
-    let or_dash = |number: Option<String>| number.unwrap_or_else(|| "-".to_owned());
-    let row = |change: &Change| {
-        let cells = [
-            change.name.clone(),
-            change.before.clone(),
-            change.after.clone(),
-            or_dash(change.ratio.map(|ratio| format!("{ratio:.2}"))),
-            or_dash(change.noise.map(|noise| format!("{:.0}%", noise * 100.0))),
-            change.verdict.to_string(),
-        ];
-        cells.map(|text| Cell { text, best: false }).to_vec()
+    let row = |change: &Change| -> Vec<Cell> {
+        let cells = change.cells.iter().cloned();
+        let cells = cells.chain([change.verdict.to_string()]);
+        cells.map(|text| Cell { text, best: false }).collect()
     };
     let rows: Vec<Vec<Cell>> = changes.iter().map(row).collect();
     let header = ["case", "before", "after", "ratio", "noise", "verdict"];
@@ -149,9 +134,9 @@ pub fn show(changes: &[Change]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::for_tests::line;
     use crate::pool::pool;
     use crate::record::Outcome;
-    use crate::record::tests::line;
 
     fn verdict(before: &[f64], after: &[f64]) -> Verdict {
         let before = pool(&[line("a", 256, before)]);

@@ -152,8 +152,8 @@ fn two_digits(n: f64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::for_tests::{line, of_model};
     use crate::pool::pool;
-    use crate::record::tests::line;
 
     #[test]
     fn what_goes_side_by_side_overtakes_nobody() {
@@ -169,12 +169,7 @@ mod tests {
 
     #[test]
     fn a_model_at_one_length_is_no_curve() {
-        let model = |name: &str, n: usize| {
-            let mut line = line("flash", n, &[n as f64]);
-            line.id.problem = name.to_owned();
-            line.tokens = Some(n);
-            line
-        };
+        let model = |name: &str, n: usize| of_model(name, line("flash", n, &[n as f64]));
         let lines = [
             model("gpt-small", 64),
             model("gpt-small", 128),

@@ -18,6 +18,8 @@ pub mod compare;
 pub mod fault;
 pub mod findings;
 pub mod fit;
+#[doc(hidden)]
+pub mod for_tests;
 pub mod machine;
 pub mod model;
 pub mod plan;

@@ -131,7 +131,7 @@ pub fn distinct<T: PartialEq + Copy>(items: impl IntoIterator<Item = T>) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::tests::line;
+    use crate::for_tests::line;
 
     #[test]
     fn rounds_are_put_together() {

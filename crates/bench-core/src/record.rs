@@ -1,13 +1,14 @@
 //! What is written down: a line of JSON about the run, then one as each case ends.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
 
+use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::case::Pass;
+use crate::case::{Case, Pass};
 use crate::machine::Machine;
 use crate::units::{count, time};
 
@@ -36,6 +37,19 @@ pub struct Skipped {
     pub subject: String,
     /// Why.
     pub reason: String,
+}
+
+impl Skipped {
+    /// A case that is not run, by the subject that does not run it.
+    pub(crate) fn new(case: &Case, subject: &str, reason: String) -> Self {
+        Self {
+            problem: case.name(),
+            n: case.n(),
+            pass: case.pass,
+            subject: subject.to_owned(),
+            reason,
+        }
+    }
 }
 
 /// What holds for all cases of a run.
@@ -160,6 +174,12 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Something else was computed, and that cannot be said in a number.
+    pub fn wrong(detail: String) -> Self {
+        let error = None;
+        Self::Wrong { error, detail }
+    }
+
     /// The measurements, if there are any.
     pub fn measured(&self) -> Option<&Measured> {
         match self {
@@ -229,38 +249,32 @@ pub struct Peak {
 /// What a measuring program prints when it is done.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The device in use.
-    pub device: String,
+    /// The device in use, if it was reached.
+    pub device: Option<String>,
     /// What computes the case there, where a mechanism has several ways.
     #[serde(default)]
     pub body: Option<String>,
-    /// Of a model, what it comes to.
+    /// Of a model, the numbers it has learned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub counted: Option<Counted>,
+    pub parameters: Option<u64>,
+    /// Of a model that counts them, floating-point operations of the matmuls of a pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<f64>,
     /// What became of the case.
     pub outcome: Outcome,
 }
 
-impl Report {
-    /// A case that never came to measure anything.
-    pub fn without_device(outcome: Outcome) -> Self {
+/// A case that never came to measure anything.
+impl From<Outcome> for Report {
+    fn from(outcome: Outcome) -> Self {
         Self {
-            device: String::new(),
+            device: None,
             body: None,
-            counted: None,
+            parameters: None,
+            work: None,
             outcome,
         }
     }
-}
-
-/// What a model comes to, counted by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Counted {
-    /// Numbers it has learned.
-    pub parameters: u64,
-    /// Floating-point operations of the matmuls of a pass; 0 where nobody counts them.
-    #[serde(default)]
-    pub work: f64,
 }
 
 /// A results file being written. Each line is on the disk before the next case
@@ -277,8 +291,9 @@ impl Writer {
     ///
     /// When it cannot be created, or is there already: results are never overwritten.
     pub fn create(path: &Path, run: &RunInfo) -> io::Result<Self> {
-        let file = OpenOptions::new().write(true).create_new(true).open(path)?;
-        let mut writer = Self { file };
+        let mut writer = Self {
+            file: File::create_new(path)?,
+        };
         writer.write(&Line::Run(run.clone()))?;
         Ok(writer)
     }
@@ -311,121 +326,52 @@ pub struct Results {
 /// The name of the results file in its folder.
 pub const FILE: &str = "results.jsonl";
 
-/// Why a results file could not be read.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// It is not there, or not readable.
-    #[error(
-        "cannot read {path}: {source}\n  do: name a folder that cargo xtask bench wrote, or the \
-         {FILE} in it"
-    )]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// A line of it makes no sense.
-    #[error("{path}, line {line}: {source}\n  do: name a {FILE} that cargo xtask bench wrote")]
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// What is wrong with it.
-        source: serde_json::Error,
-    },
-    /// It does not begin as it should.
-    #[error("{path} does not begin with a line about the run: it is no {FILE}")]
-    NoRun {
-        /// The file.
-        path: PathBuf,
-    },
-}
-
 impl Results {
     /// Reads a results file, or the one in a folder.
     ///
     /// # Errors
     ///
-    /// [`ReadError`] when it is not one. A last line that was cut off is left out.
-    pub fn read(path: &Path) -> Result<Self, ReadError> {
-        let path = if path.is_dir() {
-            path.join(FILE)
-        } else {
-            path.to_owned()
+    /// When it is not one. A last line that was cut off is left out.
+    pub fn read(path: &Path) -> Result<Self> {
+        let path = match path.is_dir() {
+            true => &path.join(FILE),
+            false => path,
         };
-        let failed = |source| ReadError::File {
-            path: path.clone(),
-            source,
-        };
-        let mut run = None;
-        let (mut cases, mut skipped) = (Vec::new(), Vec::new());
-        let lines: Vec<String> = File::open(&path)
-            .and_then(|file| BufReader::new(file).lines().collect())
-            .map_err(failed)?;
-        for (at, text) in lines.iter().enumerate() {
+        let shown = path.display();
+        let text = fs::read_to_string(path).with_context(|| {
+            format!(
+                "cannot read {shown}\n  do: name a folder that cargo xtask bench wrote, or the \
+                 {FILE} in it"
+            )
+        })?;
+        let (mut run, mut cases, mut skipped) = (None, Vec::new(), Vec::new());
+        let last = text.lines().count();
+        for (at, text) in (1..).zip(text.lines()) {
             match serde_json::from_str(text) {
                 Ok(Line::Run(info)) => run = Some(info),
                 Ok(Line::Case(case)) => cases.push(case),
                 Ok(Line::Skipped(case)) => skipped.push(case),
-                Err(error) if error.is_eof() && at > 0 && at + 1 == lines.len() => {}
-                Err(source) => {
-                    return Err(ReadError::Line {
-                        path: path.clone(),
-                        line: at + 1,
-                        source,
-                    });
-                }
+                Err(error) if error.is_eof() && at > 1 && at == last => {}
+                Err(error) => bail!(
+                    "{shown}, line {at}: {error}\n  do: name a {FILE} that cargo xtask bench wrote"
+                ),
             }
         }
-        match run {
-            Some(run) => Ok(Self {
-                run,
-                cases,
-                skipped,
-            }),
-            None => Err(ReadError::NoRun { path }),
-        }
+        let run = run.with_context(|| {
+            format!("{shown} does not begin with a line about the run: it is no {FILE}")
+        })?;
+        Ok(Self {
+            run,
+            cases,
+            skipped,
+        })
     }
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-
-    pub(crate) fn run_info() -> RunInfo {
-        let mut run = RunInfo::here("2026-01-02T03:04:05Z".to_owned(), 2);
-        run.machine.cpu = "a processor <of> some & kind".to_owned();
-        run
-    }
-
-    /// A case that took `milliseconds`, each of them a sample.
-    pub(crate) fn line(subject: &str, n: usize, milliseconds: &[f64]) -> CaseLine {
-        let seconds: Vec<f64> = milliseconds.iter().map(|ms| ms / 1e3).collect();
-        let line = serde_json::json!({
-            "backend": "flex", "dtype": "f32", "problem": "layer", "n": n, "pass": "forward",
-            "subject": subject, "round": 1, "work": 1e6 * n as f64, "minimum_bytes": 1 << 20,
-            "device": "a device",
-            "outcome": { "measured": {
-                "seconds": seconds,
-                "peak": { "bytes": n * n, "how": "resident set" },
-                "error": 1e-7,
-            } },
-        });
-        serde_json::from_value(line).expect("a case")
-    }
-
-    /// A case that is not run.
-    pub(crate) fn skipped(subject: &str, n: usize, reason: &str) -> Skipped {
-        Skipped {
-            problem: "layer".to_owned(),
-            n,
-            pass: Pass::Forward,
-            subject: subject.to_owned(),
-            reason: reason.to_owned(),
-        }
-    }
+    use crate::for_tests::{line, run_info, skipped};
 
     #[test]
     fn what_was_written_reads_back_even_if_the_end_was_cut_off() {
@@ -473,20 +419,5 @@ pub(crate) mod tests {
             !again.contains("tokens") && !again.contains("checked"),
             "{again}"
         );
-    }
-
-    #[test]
-    fn a_file_of_something_else_says_which_line() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let path = folder.path().join("other");
-        std::fs::write(&path, "{\"kind\":\"other\"}\n").expect("a temporary file");
-        let error = Results::read(&path).unwrap_err().to_string();
-        std::fs::remove_file(&path).expect("it was created above");
-        assert!(
-            error.contains("line 1") && error.contains("cargo xtask bench"),
-            "{error}"
-        );
-        let error = Results::read(&path).unwrap_err().to_string();
-        assert!(error.contains("cannot read"), "{error}");
     }
 }

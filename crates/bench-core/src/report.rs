@@ -1,12 +1,13 @@
-//! The answer as one HTML page, and its plots as SVG files. Nothing is loaded
-//! from anywhere: no script, no font, no style sheet.
+//! The answer as one HTML page, its plots as SVG files, and its tables in Markdown. Nothing is
+//! loaded from anywhere: no script, no font, no style sheet.
 
-use std::fmt::Write;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
-use zoo_viz::escape;
+use anyhow::Result;
+use minijinja::Environment;
+use minijinja::value::Serde;
+use serde_json::{Value, json};
 use zoo_viz::plot::Line;
 
 use crate::findings::{Family, Series, families, findings};
@@ -21,24 +22,68 @@ use crate::units::bytes;
 /// # Errors
 ///
 /// When the disk does not take it.
-pub fn write(folder: &Path, results: &Results, baseline: Option<&[Pooled]>) -> io::Result<PathBuf> {
+pub fn write(folder: &Path, results: &Results, baseline: Option<&[Pooled]>) -> Result<PathBuf> {
     let cases = pool(&results.cases);
-    for family in families(&cases) {
-        for (axis, word) in [(Axis::Time, "time"), (Axis::Memory, "memory")] {
-            let path = folder.join(format!("{}-{word}.svg", family.title.replace(", ", "-")));
-            replace(&path, &plot(&family, axis))?;
+    let families = families(&cases);
+    let mut drawn = Vec::new();
+    for family in &families {
+        let plots = [Axis::Time, Axis::Memory].map(|axis| plot(family, axis));
+        for (plot, word) in plots.iter().zip(["time", "memory"]) {
+            let name = format!("{}-{word}.svg", family.title.replace(", ", "-"));
+            replace(&folder.join(name), plot)?;
         }
+        drawn.push(json!({ "section": family.section, "plots": plots }));
     }
+    let memory = results.run.machine.memory_bytes;
+    let devices = cases.iter().filter_map(|case| case.device.as_ref());
+    let devices: Vec<String> = distinct(devices).into_iter().cloned().collect();
+    let page = json!({
+        "run": results.run,
+        "memory": memory.map_or("unknown memory".to_owned(), |size| bytes(size as f64)),
+        "lists": [
+            ("Devices", devices),
+            ("What it shows", findings(&families)),
+            ("Cases without a time", remarks(&cases)),
+            ("Cases that were not run", skipped_lines(&results.skipped)),
+        ],
+        "sections": sections(&cases, baseline),
+        "families": drawn,
+        "legend": LEGEND.lines().collect::<Vec<_>>(),
+    });
     let path = folder.join("report.html");
-    replace(&path, &page(results, &cases, baseline))?;
+    replace(
+        &path,
+        &rendered("report.html", include_str!("report.html"), page)?,
+    )?;
     Ok(path)
 }
 
+/// Tables in Markdown.
+///
+/// # Errors
+///
+/// None that a table leads to.
+pub fn markdown(sections: &[Section]) -> Result<String> {
+    rendered(
+        "tables.md",
+        include_str!("tables.md"),
+        json!({ "sections": sections }),
+    )
+}
+
+/// A template with these values. Those of an HTML file are escaped.
+fn rendered(name: &str, template: &str, values: Value) -> Result<String> {
+    let mut environment = Environment::new();
+    environment.add_test("number_column", is_number);
+    let text = environment.render_named_str(name, template, Serde(values))?;
+    Ok(text + "\n")
+}
+
 /// Writes beside the file, then puts it in its place: nobody reads half a page.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
+fn replace(path: &Path, text: &str) -> Result<()> {
     let partial = path.with_extension("partial");
     fs::write(&partial, text)?;
-    fs::rename(&partial, path)
+    Ok(fs::rename(&partial, path)?)
 }
 
 fn plot(family: &Family, axis: Axis) -> String {
@@ -59,132 +104,10 @@ fn plot(family: &Family, axis: Axis) -> String {
     svg(&family.title, axis, &lines)
 }
 
-const STYLE: &str = "
-:root { color-scheme: light dark; --ink: #1a1a1a; --soft: #666; --page: #fff; --line: #ddd; --best: #e3f2e6 }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e6e6; --soft: #9a9a9a; --page: #16181c; --line: #33363c; --best: #1f3a26 } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page); max-width: 1280px; margin: 2rem auto; padding: 0 1.2rem }
-h1 { font-size: 1.6rem; margin: 0 0 .2rem } h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem }
-p, li { max-width: 75ch } .soft { color: var(--soft) } code { font-size: .92em }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 460px), 1fr)); gap: 1rem }
-.scroll { overflow-x: auto } svg { width: 100%; height: auto }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; white-space: nowrap }
-th, td { padding: .28rem .7rem; border-bottom: 1px solid var(--line); text-align: left }
-th { color: var(--soft); font-weight: 600 } .number { text-align: right } .best { background: var(--best); font-weight: 600 }
-tr.next td { border-top: 2px solid var(--line) }
-";
-
-fn page(results: &Results, cases: &[Pooled], baseline: Option<&[Pooled]>) -> String {
-    let mut html = String::new();
-    let run = &results.run;
-    let machine = &run.machine;
-    let memory = machine
-        .memory_bytes
-        .map_or("unknown memory".to_owned(), |size| bytes(size as f64));
-    let _ = write!(
-        html,
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <link rel=\"icon\" href=\"data:,\">\n\
-         <title>Attention, compared</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
-         <h1>Attention, compared</h1>\n\
-         <p class=\"soft\">{started} &middot; {cpu}, {cores} cores ({features}), {memory}, {system} \
-         &middot; {threads} threads &middot; Attention Zoo {version}, Burn {burn}{commit}<br>\
-         <code>{command}</code></p>\n",
-        started = escape(&run.started),
-        cpu = escape(&machine.cpu),
-        cores = machine.cores,
-        features = escape(&machine.features.join(", ")),
-        system = escape(&machine.system),
-        threads = run.threads,
-        version = escape(&run.version),
-        burn = escape(&run.burn),
-        commit = run
-            .commit
-            .as_ref()
-            .map(|commit| format!(", commit {}", escape(commit)))
-            .unwrap_or_default(),
-        command = escape(&run.command.join(" ")),
-    );
-    let devices = cases.iter().filter_map(|case| case.device.as_ref());
-    list(&mut html, "Devices", &distinct(devices));
-    let families = families(cases);
-    list(&mut html, "What it shows", &findings(&families));
-    list(&mut html, "Cases without a time", &remarks(cases));
-    list(
-        &mut html,
-        "Cases that were not run",
-        &skipped_lines(&results.skipped),
-    );
-    for section in sections(cases, baseline) {
-        let _ = writeln!(html, "<h2>{}</h2>", escape(&section.title));
-        for family in families
-            .iter()
-            .filter(|family| family.section == section.title)
-        {
-            let _ = write!(
-                html,
-                "<div class=\"plots\">\n{}{}</div>\n",
-                plot(family, Axis::Time),
-                plot(family, Axis::Memory)
-            );
-        }
-        table(&mut html, &section);
-    }
-    html.push_str("<h2>How to read this</h2>\n");
-    for line in LEGEND.lines() {
-        let _ = writeln!(html, "<p class=\"soft\">{}</p>", escape(line));
-    }
-    html.push_str("</body>\n</html>\n");
-    html
-}
-
-fn list(html: &mut String, title: &str, items: &[impl AsRef<str>]) {
-    if items.is_empty() {
-        return;
-    }
-    let _ = writeln!(html, "<h2>{title}</h2>\n<ul>");
-    for item in items {
-        let _ = writeln!(html, "<li>{}</li>", escape(item.as_ref()));
-    }
-    html.push_str("</ul>\n");
-}
-
-fn table(html: &mut String, section: &Section) {
-    let class = |at: usize| {
-        if is_number(section.header[at]) {
-            "number"
-        } else {
-            ""
-        }
-    };
-    html.push_str("<div class=\"scroll\"><table>\n<tr>");
-    for (at, name) in section.header.iter().enumerate() {
-        let _ = write!(html, "<th class=\"{}\">{}</th>", class(at), escape(name));
-    }
-    html.push_str("</tr>\n");
-    let mut length = None;
-    for row in &section.rows {
-        let next = length.is_some_and(|length| length != &row[0].text);
-        length = Some(&row[0].text);
-        html.push_str(if next { "<tr class=\"next\">" } else { "<tr>" });
-        for (at, cell) in row.iter().enumerate() {
-            let best = if cell.best { " best" } else { "" };
-            let _ = write!(
-                html,
-                "<td class=\"{}{best}\">{}</td>",
-                class(at),
-                escape(&cell.text)
-            );
-        }
-        html.push_str("</tr>\n");
-    }
-    html.push_str("</table></div>\n");
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::tests::{line, run_info, skipped};
+    use crate::for_tests::{line, run_info, skipped};
 
     #[test]
     fn the_page_loads_nothing_and_shows_everything() {
@@ -203,9 +126,16 @@ mod tests {
         // The one address in it is the name of SVG's vocabulary, which nobody fetches.
         let addresses = page.replace("http://www.w3.org/2000/svg", "");
         assert!(!addresses.contains("http") && !page.contains("<script"));
-        assert!(page.contains("a processor &lt;of&gt; some &amp; kind"));
-        let named = "skipped: additive in layer at n = 2,048, forward: it takes &lt;too&gt; long";
-        assert!(page.contains("Cases that were not run") && page.contains(named));
-        assert!(page.contains("grows as n^1.00") && page.contains("<table>"));
+        for part in [
+            "a processor &lt;of&gt; some &amp; kind",
+            "Cases that were not run",
+            "skipped: additive in layer at n = 2,048, forward: it takes &lt;too&gt; long",
+            "grows as n^1.00",
+            "<th class=\"number\">median</th>",
+            "<td class=\"\">standard</td>",
+            "<tr class=\"next\">",
+        ] {
+            assert!(page.contains(part), "{part} in {page}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use zoo_oracle::find;
 
 use crate::case::{Case, Task};
-use crate::record::{CaseId, CaseLine, Counted, Outcome, Report, Skipped};
+use crate::record::{CaseId, CaseLine, Outcome, Report, Skipped};
 
 /// Whether PyTorch is asked for a case. Where a mechanism has fewer key and value heads, it
 /// is held against the same as those that have all.
@@ -38,17 +38,16 @@ pub(crate) fn is_same(one: &Case, other: &Case) -> bool {
     same && one.pass == other.pass
 }
 
-/// What PyTorch's model comes to: as much as ours that is the same, if that was measured
-/// before. One with other parameters is another model, and has no time.
-pub(crate) fn held_against_ours(
+/// PyTorch's report with the work of our model that is the same, if that was measured before. One
+/// with other parameters is another model, and has no time.
+pub(crate) fn compared_with_ours(
     id: &CaseId,
     case: &Case,
     before: &[CaseLine],
-    report: &Report,
-) -> (Option<Counted>, Outcome) {
-    let outcome = report.outcome.clone();
-    let (Task::Model { setup, .. }, Some(theirs)) = (&case.task, report.counted) else {
-        return (report.counted, outcome);
+    mut report: Report,
+) -> Report {
+    let (Task::Model { setup, .. }, Some(theirs)) = (&case.task, report.parameters) else {
+        return report;
     };
     let is_ours = |line: &&CaseLine| {
         let of = |id: &CaseId| (id.problem.clone(), id.n, id.pass);
@@ -57,30 +56,16 @@ pub(crate) fn held_against_ours(
             && of(&line.id) == of(id)
             && attention.is_ok_and(|attention| setup.model.is_same_in_pytorch(attention))
     };
-    let measured = before.iter().filter(is_ours);
-    let Some((ours, parameters)) = measured
-        .filter_map(|line| Some((line, line.parameters?)))
-        .next()
-    else {
-        return (Some(theirs), outcome);
-    };
-    let outcome = if parameters == theirs.parameters {
-        outcome
-    } else {
-        let detail = format!(
-            "it is another model: {} parameters, and ours has {parameters}",
-            theirs.parameters
-        );
-        Outcome::Wrong {
-            error: None,
-            detail,
+    let mut measured = before.iter().filter(is_ours);
+    let found = measured.find_map(|line| Some((line.work, line.parameters?)));
+    if let Some((work, ours)) = found {
+        report.work = Some(work);
+        if ours != theirs {
+            let detail = format!("it is another model: {theirs} parameters, and ours has {ours}");
+            report.outcome = Outcome::wrong(detail);
         }
-    };
-    let counted = Counted {
-        work: ours.work,
-        ..theirs
-    };
-    (Some(counted), outcome)
+    }
+    report
 }
 
 #[cfg(test)]
@@ -89,8 +74,8 @@ mod tests {
 
     use super::*;
     use crate::case::Pass;
+    use crate::for_tests::line;
     use crate::model::{Model, Setup, Size};
-    use crate::record::tests::line;
 
     fn gpt(attention: Mechanism) -> Case {
         Case::model(Setup::new(Model::Gpt, Size::Tiny), attention, Pass::Train)
@@ -125,26 +110,21 @@ mod tests {
             of("flex", "flash", 100, 10.0),
         ];
         let theirs = of("pytorch", "sdpa", 0, 0.0);
-        let held = |parameters| {
+        let compared = |parameters| {
             let report = Report {
-                counted: Some(Counted {
-                    parameters,
-                    work: 0.0,
-                }),
-                ..Report::without_device(theirs.outcome.clone())
+                parameters: Some(parameters),
+                ..theirs.outcome.clone().into()
             };
-            held_against_ours(&theirs.id, &case, &before, &report)
+            compared_with_ours(&theirs.id, &case, &before, report)
         };
-        let (counted, outcome) = held(100);
-        assert_eq!(counted.map(|counted| counted.work), Some(10.0));
-        assert_eq!(outcome, theirs.outcome);
-        let (_, outcome) = held(99);
-        let Outcome::Wrong { detail, .. } = outcome else {
-            panic!("{outcome:?}")
-        };
+        let report = compared(100);
+        assert_eq!(report.work, Some(10.0));
+        assert_eq!(report.outcome, theirs.outcome);
+        let outcome = format!("{:?}", compared(99).outcome);
+        let says = "99 parameters, and ours has 100";
         assert!(
-            detail.contains("99 parameters, and ours has 100"),
-            "{detail}"
+            outcome.contains("Wrong") && outcome.contains(says),
+            "{outcome}"
         );
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use zoo_spec::Dtype;
 
@@ -14,7 +14,7 @@ use crate::child::{Limits, watch};
 use crate::fault::Fault;
 use crate::plan::{Extent, Sampling};
 use crate::pytorch::{PyTorch, Way};
-use crate::record::{CaseId, CaseLine, Line, Outcome, Report, Writer};
+use crate::record::{CaseId, CaseLine, Line, Outcome, Writer};
 use crate::rival;
 
 /// A measuring program that was built for a backend.
@@ -55,18 +55,15 @@ pub struct Comparison {
     pub faults: Vec<(usize, Fault)>,
 }
 
-/// Somebody who looks on.
-pub trait Watcher {
-    /// A case begins: `done` of `total` are through, and about `left` is to go.
-    fn begins(&mut self, id: &CaseId, done: usize, total: usize, left: Option<Duration>);
+/// What happens in a run.
+#[derive(Debug, Clone, Copy)]
+pub enum Event<'a> {
+    /// It begins, with so many processes to run.
+    Run(usize),
+    /// A case begins.
+    Begin(&'a CaseId),
     /// A case ended.
-    fn ended(&mut self, line: &CaseLine);
-}
-
-/// Nobody looks on.
-impl Watcher for () {
-    fn begins(&mut self, _: &CaseId, _: usize, _: usize, _: Option<Duration>) {}
-    fn ended(&mut self, _: &CaseLine) {}
+    End(&'a CaseLine),
 }
 
 /// One process to be.
@@ -105,8 +102,8 @@ impl Comparison {
         }
     }
 
-    /// Measures everything, and writes each case down as it ends. Stops early,
-    /// with what is done, when `stop` is set.
+    /// Measures everything, and writes each case down as it ends; `watch` is told what happens.
+    /// Stops early, with what is done, when `stop` is set.
     ///
     /// # Errors
     ///
@@ -114,25 +111,21 @@ impl Comparison {
     pub fn run(
         &self,
         writer: &mut Writer,
-        watcher: &mut dyn Watcher,
+        watch: &mut dyn FnMut(Event<'_>),
         stop: &AtomicBool,
     ) -> io::Result<Vec<CaseLine>> {
         let matmul = Case::matmul();
         let mut order = self.jobs(&matmul);
-        let total = order.len() * self.rounds;
-        let begun = Instant::now();
+        watch(Event::Run(order.len() * self.rounds));
         let mut lines = Vec::new();
         for round in 1..=self.rounds {
             for job in &order {
-                let done = lines.len();
-                let left = (done > 0)
-                    .then(|| begun.elapsed().mul_f64((total - done) as f64 / done as f64));
-                watcher.begins(&job.id, done, total, left);
+                watch(Event::Begin(&job.id));
                 let Some(line) = self.measure(job, round, &lines, stop) else {
                     return Ok(lines);
                 };
                 writer.write(&Line::Case(line.clone()))?;
-                watcher.ended(&line);
+                watch(Event::End(&line));
                 lines.push(line);
                 if stop.load(Ordering::Relaxed) {
                     return Ok(lines);
@@ -200,31 +193,31 @@ impl Comparison {
             By::Program(program) => Ok(self.command(program, job)),
             By::PyTorch(pytorch, way) => pytorch.command(job.case, *way, self.dtype),
         };
-        let report = match command {
+        let mut report = match command {
             Ok(mut command) => {
                 self.set_environment(&mut command);
                 command.args(self.sampling.arguments());
                 watch(command, self.limits, stop)?
             }
-            Err(error) => Report::without_device(Outcome::Failed {
+            Err(error) => Outcome::Failed {
                 message: format!("PyTorch was not run: {error}"),
-            }),
+            }
+            .into(),
         };
-        let (counted, outcome) = match &job.by {
-            By::Program(_) => (report.counted, report.outcome),
-            By::PyTorch(..) => rival::held_against_ours(&job.id, job.case, before, &report),
-        };
-        let parameters = counted.map(|counted| counted.parameters);
+        if let By::PyTorch(..) = &job.by {
+            report = rival::compared_with_ours(&job.id, job.case, before, report);
+        }
+        let parameters = report.parameters;
         Some(CaseLine {
             id: job.id.clone(),
             round,
-            work: counted.map_or_else(|| job.case.work(), |counted| counted.work),
+            work: report.work.unwrap_or_else(|| job.case.work()),
             minimum_bytes: job.case.minimum_bytes(self.dtype, parameters),
             tokens: job.case.tokens(),
             parameters,
-            device: (!report.device.is_empty()).then_some(report.device),
+            device: report.device,
             body: report.body,
-            outcome,
+            outcome: report.outcome,
         })
     }
 
@@ -276,33 +269,27 @@ mod tests {
             environment: Vec::new(),
         };
         let programs = ["flex", "ndarray"].map(program).to_vec();
-        let cases = Selection::default().cases().expect("cases");
+        let cases = Selection::default().plan().expect("cases").cases;
         Comparison {
             rounds,
             ..Comparison::new(programs, cases)
         }
     }
 
-    #[derive(Default)]
-    struct Notes(Vec<String>);
-
-    impl Watcher for Notes {
-        fn begins(&mut self, id: &CaseId, _: usize, _: usize, _: Option<Duration>) {
-            let (backend, subject) = (&id.backend, &id.subject);
-            self.0.push(format!("{backend}/{subject}"));
-        }
-        fn ended(&mut self, _: &CaseLine) {}
-    }
-
     fn run(comparison: &Comparison, stop: bool) -> (Vec<CaseLine>, Vec<String>) {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let run = crate::record::tests::run_info();
+        let run = crate::for_tests::run_info();
         let mut writer = Writer::create(&folder.path().join("run"), &run).expect("a new file");
-        let mut notes = Notes::default();
+        let mut order = Vec::new();
+        let mut watch = |event: Event<'_>| {
+            if let Event::Begin(id) = event {
+                order.push(format!("{}/{}", id.backend, id.subject));
+            }
+        };
         let lines = comparison
-            .run(&mut writer, &mut notes, &AtomicBool::new(stop))
+            .run(&mut writer, &mut watch, &AtomicBool::new(stop))
             .expect("the disk takes it");
-        (lines, notes.0)
+        (lines, order)
     }
 
     #[test]
@@ -315,11 +302,8 @@ mod tests {
         let mut second: Vec<_> = order[per_round..].to_vec();
         second.reverse();
         assert_eq!(second, order[..per_round]);
-        assert!(
-            lines
-                .iter()
-                .all(|line| matches!(line.outcome, Outcome::Failed { .. }))
-        );
+        let failed = |line: &CaseLine| matches!(line.outcome, Outcome::Failed { .. });
+        assert!(lines.iter().all(failed));
     }
 
     #[test]

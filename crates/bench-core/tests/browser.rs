@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use zoo_bench_core::record::{CaseLine, Outcome, Results, RunInfo};
+use zoo_bench_core::for_tests::{line, of_model, on, run_info};
+use zoo_bench_core::record::{Outcome, Results};
 use zoo_bench_core::report;
 
 fn main() {
@@ -32,43 +33,25 @@ fn browser() -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-fn case(backend: &str, subject: &str, n: usize, seconds: f64) -> CaseLine {
-    let line = serde_json::json!({
-        "backend": backend, "dtype": "f32", "problem": "layer", "n": n, "pass": "train",
-        "subject": subject, "round": 1, "work": 1e9, "minimum_bytes": 1 << 20,
-        "device": format!("{backend} on \"a <device>\" & more"),
-        "outcome": { "measured": {
-            "seconds": [seconds, seconds * 1.1],
-            "peak": { "bytes": n * n, "how": "resident" },
-            "error": 1e-7,
-        } },
-    });
-    serde_json::from_value(line).expect("a case")
-}
-
 fn renders(browser: &Path) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let folder = folder.path();
     let mut lines = Vec::new();
     for n in [256, 512, 1024, 2048] {
         let n_f = n as f64;
-        lines.push(case("flex", "standard", n, 1e-8 * n_f * n_f));
-        lines.push(case("flex", "linear", n, 1e-5 * n_f));
-        lines.push(case("pytorch", "sdpa", n, 5e-9 * n_f * n_f));
+        lines.push(line("standard", n, &[1e-5 * n_f * n_f]));
+        lines.push(line("linear", n, &[1e-2 * n_f]));
+        lines.push(on("pytorch", line("sdpa", n, &[5e-6 * n_f * n_f])));
     }
-    let mut slow = case("flex", "linear", 4096, 0.0);
+    let mut slow = line("linear", 4096, &[]);
     slow.outcome = Outcome::TimedOut { seconds: 60.0 };
     lines.push(slow);
     // A model at one length has a table and nothing to draw, at two it has both.
     for (name, n) in [("gpt-small", 64), ("gpt-small", 128), ("han-small", 128)] {
-        let mut model = case("flex", "flash", n, 1e-3 * n as f64);
-        model.id.problem = name.to_owned();
-        model.tokens = Some(4 * n);
-        model.parameters = Some(1 << 20);
-        lines.push(model);
+        lines.push(of_model(name, line("flash", n, &[n as f64])));
     }
     let results = Results {
-        run: RunInfo::here("2026-01-02T03:04:05Z".to_owned(), 2),
+        run: run_info(),
         cases: lines,
         skipped: Vec::new(),
     };

@@ -5,51 +5,73 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
 use zoo_bench_core::findings::{families, findings};
 use zoo_bench_core::pool::{Pooled, distinct, group, pool};
 use zoo_bench_core::record::{Outcome, Results, Skipped};
 use zoo_bench_core::table;
 use zoo_bench_core::{report, units};
 
-use super::Format;
+/// How a run is shown.
+#[derive(Args)]
+pub(super) struct Show {
+    /// An earlier run (its folder or file) to set the times against
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
 
-/// The cases of an earlier run, if one is named.
-pub(super) fn baseline(path: Option<&Path>) -> Result<Option<Vec<Pooled>>> {
-    let results = path.map(Results::read).transpose()?;
-    Ok(results.map(|results| pool(&results.cases)))
+    /// How the answer is printed
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
 }
 
-/// Writes the report of a run into its folder, and prints its tables or numbers, what they show,
-/// and what went wrong. Returns the report's path.
-pub(super) fn show(
-    format: Format,
-    folder: &Path,
-    results: &Results,
-    baseline: Option<&[Pooled]>,
-) -> Result<PathBuf> {
-    let page = report::write(folder, results, baseline)
-        .with_context(|| format!("cannot write the report into {}", folder.display()))?;
-    let (cases, skipped) = (pool(&results.cases), &results.skipped);
-    let sections = table::sections(&cases, baseline);
-    let mut text = match format {
-        Format::Table => devices(&cases) + &table::terminal(&sections, terminal_width()),
-        Format::Markdown => table::markdown(&sections),
-        Format::Json => serde_json::to_string_pretty(&summary(&cases, skipped))? + "\n",
-    };
-    if format != Format::Json {
-        let findings = findings(&families(&cases));
-        let remarks = table::remarks(&cases);
-        let skipped = table::skipped_lines(skipped);
-        for line in findings.iter().chain(&remarks).chain(&skipped) {
-            let _ = writeln!(text, "{line}");
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum Format {
+    #[default]
+    Table,
+    Markdown,
+    Json,
+}
+
+impl Show {
+    /// The cases of the earlier run, if one is named.
+    pub(super) fn baseline(&self) -> Result<Option<Vec<Pooled>>> {
+        let results = self.baseline.as_deref().map(Results::read).transpose()?;
+        Ok(results.map(|results| pool(&results.cases)))
+    }
+
+    /// Writes the report of a run into its folder, and prints its tables or numbers, what they
+    /// show, and what went wrong.
+    pub(super) fn results(
+        &self,
+        folder: &Path,
+        results: &Results,
+        baseline: Option<&[Pooled]>,
+    ) -> Result<()> {
+        let page = report::write(folder, results, baseline)
+            .with_context(|| format!("cannot write the report into {}", folder.display()))?;
+        let (cases, skipped) = (pool(&results.cases), &results.skipped);
+        let sections = table::sections(&cases, baseline);
+        let mut text = match self.format {
+            Format::Table => devices(&cases) + &table::terminal(&sections, terminal_width()),
+            Format::Markdown => report::markdown(&sections)?,
+            Format::Json => serde_json::to_string_pretty(&summary(&cases, skipped))? + "\n",
+        };
+        if self.format != Format::Json {
+            let findings = findings(&families(&cases));
+            let remarks = table::remarks(&cases);
+            let skipped = table::skipped_lines(skipped);
+            for line in findings.iter().chain(&remarks).chain(&skipped) {
+                let _ = writeln!(text, "{line}");
+            }
         }
+        if self.format == Format::Table {
+            let _ = writeln!(text, "{}", table::LEGEND);
+        }
+        // A reader that has seen enough (`| head`) is no failure of ours.
+        let _ = std::io::stdout().write_all(text.as_bytes());
+        eprintln!("report:  {}", page.display());
+        Ok(())
     }
-    if format == Format::Table {
-        let _ = writeln!(text, "{}", table::LEGEND);
-    }
-    // A reader that has seen enough (`| head`) is no failure of ours.
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    Ok(page)
 }
 
 /// On what, by what and how fast it was computed, and how large the models are.

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use zoo_bench_core::case::Pass;
-use zoo_bench_core::model::{Model, Setup, Size};
+use zoo_bench_core::model::{Model, Setup};
 use zoo_bench_core::plan::Suite;
 use zoo_oracle::{Problem, catalogue, only_measured};
 use zoo_spec::{Backend, Dtype, Mechanism};
@@ -33,10 +33,8 @@ pub(super) fn everything() -> String {
     let problems = catalogue().into_iter().chain(only_measured());
     let problem = |problem: Problem| (problem.name.to_owned(), sizes(&problem));
     group("--problem", problems.map(problem).collect());
-    let setups = |model| Size::ALL.map(|size| Setup::new(model, size));
-    let models = Model::ALL.into_iter().flat_map(setups);
-    let model = |setup: Setup| (setup.name(), model_sizes(&setup));
-    group("--model", models.map(model).collect());
+    let model = |setup: &Setup| (setup.name(), model_sizes(setup));
+    group("--model", Setup::all().iter().map(model).collect());
     let passes = [&Pass::ALL.map(Pass::word)[..], &["both"]].concat();
     group("--pass", words(&passes));
     group("--dtype", words(&Dtype::ALL.map(Dtype::word)));

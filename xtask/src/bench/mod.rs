@@ -1,16 +1,13 @@
 //! `cargo xtask bench`: builds a measuring program for each backend, runs every
 //! case in a process of its own, and shows the answer.
 
-mod again;
 mod answer;
-mod compare;
+mod earlier;
 mod list;
-mod programs;
 mod progress;
-mod pytorch;
+mod sides;
 
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -27,6 +24,7 @@ use zoo_bench_core::{rival, table};
 use zoo_spec::Dtype;
 
 use crate::backends::Backends;
+use crate::build::said;
 use crate::places;
 
 #[derive(Args)]
@@ -42,9 +40,9 @@ pub(crate) struct Bench {
 #[derive(Subcommand)]
 enum Action {
     /// Compare two earlier runs, case by case
-    Compare(compare::Compare),
+    Compare(earlier::Compare),
     /// Show an earlier run again, and write its report: also of one that was killed
-    Report(again::Again),
+    Report(earlier::Again),
 }
 
 #[derive(Args)]
@@ -75,17 +73,12 @@ struct Measure {
     #[arg(long, value_name = "LIBRARY")]
     vs: Option<Rival>,
 
-    /// An earlier run (its folder or file) to set the times against
-    #[arg(long, value_name = "FILE")]
-    baseline: Option<PathBuf>,
+    #[command(flatten)]
+    show: answer::Show,
 
     /// Where results go; a new folder under bench-results unless named
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-
-    /// How the answer is printed
-    #[arg(long, value_enum, default_value_t)]
-    format: Format,
 
     /// Show what can be chosen, and stop
     #[arg(long)]
@@ -113,14 +106,6 @@ enum Rival {
     Pytorch,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-enum Format {
-    #[default]
-    Table,
-    Markdown,
-    Json,
-}
-
 impl Bench {
     pub(crate) fn run(&self) -> Result<()> {
         match &self.action {
@@ -143,7 +128,7 @@ impl Measure {
             ..self.selection.clone()
         };
         let Plan { cases, mut skipped } = selection.plan()?;
-        let baseline = answer::baseline(self.baseline.as_deref())?;
+        let baseline = self.show.baseline()?;
         if let Some(limit) = self.memory_limit {
             ensure!(limit > 0.0, "--memory-limit is {limit}: it must be above 0");
         }
@@ -156,9 +141,9 @@ impl Measure {
             eprintln!("{line}");
         }
 
-        let programs = programs::provide(&self.backends, self.program.as_deref())?;
+        let programs = sides::programs(&self.backends, self.program.as_deref())?;
         let pytorch = match self.vs {
-            Some(Rival::Pytorch) => Some(pytorch::provide(self.backends.words())?),
+            Some(Rival::Pytorch) => Some(sides::pytorch(self.backends.words())?),
             None => None,
         };
         let sides = programs.len();
@@ -191,12 +176,11 @@ impl Measure {
         };
         let run = self.run_info(started);
         let file = folder.join(FILE);
-        let mut writer = Writer::create(&file, &run)
-            .with_context(|| format!("cannot write {}", file.display()))?;
+        let failed = || format!("cannot write {}", file.display());
+        let mut writer = Writer::create(&file, &run).with_context(failed)?;
         for case in &skipped {
-            writer
-                .write(&Line::Skipped(case.clone()))
-                .with_context(|| format!("cannot write {}", file.display()))?;
+            let line = Line::Skipped(case.clone());
+            writer.write(&line).with_context(failed)?;
         }
 
         // The first Ctrl-C ends the case, not the program: what is done is shown.
@@ -208,20 +192,19 @@ impl Measure {
             }
         })
         .context("cannot watch for Ctrl-C")?;
-        let mut progress = progress::Progress::new();
+        let bar = progress::bar();
         let cases = comparison
-            .run(&mut writer, &mut progress, &stop)
-            .with_context(|| format!("cannot write {}", file.display()))?;
-        progress.finish();
+            .run(&mut writer, &mut |event| progress::show(&bar, event), &stop)
+            .with_context(failed)?;
+        bar.finish_and_clear();
 
         let results = Results {
             run,
             cases,
             skipped,
         };
-        let page = answer::show(self.format, &folder, &results, baseline.as_deref())?;
         eprintln!("results: {}", file.display());
-        eprintln!("report:  {}", page.display());
+        self.show.results(&folder, &results, baseline.as_deref())?;
         if stop.load(Ordering::Relaxed) {
             eprintln!("stopped early: what was done is kept");
             std::process::exit(130);
@@ -295,17 +278,8 @@ fn verdict(cases: &[Pooled]) -> Result<()> {
 
 /// The commit that is checked out, if this is a git checkout.
 fn commit() -> Option<String> {
-    let git = |arguments: &[&str]| -> Option<String> {
-        let output = Command::new("git")
-            .args(arguments)
-            .current_dir(places::workspace())
-            .output()
-            .ok()?;
-        let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        output.status.success().then_some(said)
-    };
-    let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
-    let changed = git(&["status", "--porcelain"]).is_some_and(|files| !files.is_empty());
+    let commit = said("git", &["rev-parse", "--short=12", "HEAD"])?;
+    let changed = said("git", &["status", "--porcelain"]).is_some_and(|files| !files.is_empty());
     Some(if changed { commit + "+changes" } else { commit })
 }
 

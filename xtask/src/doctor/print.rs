@@ -1,24 +1,29 @@
 //! The report as tables.
 
+use std::fmt::Write;
+
 use comfy_table::{ContentArrangement, Table, presets};
 
-use super::report::{LibTorchReport, Report, Verdict, VulkanReport};
+use super::report::{LibTorchReport, Report, Verdict};
+use crate::vulkan::Search;
 
 impl Report {
     pub(super) fn print(&self) {
         let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".to_owned());
         let mut machine = table();
-        machine.add_row(["toolchain", &self.toolchain]);
-        machine.add_row(["cores", &self.cores.to_string()]);
-        machine.add_row(["memory", &size(self.memory_bytes)]);
-        machine.add_row([
-            "target directory",
-            &self.target_directory.display().to_string(),
+        machine.add_rows([
+            ["toolchain", &self.toolchain],
+            ["cores", &self.cores.to_string()],
+            ["memory", &size(self.memory_bytes)],
+            [
+                "target directory",
+                &self.target_directory.display().to_string(),
+            ],
+            ["Python", &or_none(&self.python)],
+            ["C++ compiler", &or_none(&self.cxx_compiler)],
+            ["Vulkan", &self.vulkan.describe()],
+            ["LibTorch", &self.libtorch.describe()],
         ]);
-        machine.add_row(["Python", &or_none(&self.python)]);
-        machine.add_row(["C++ compiler", &or_none(&self.cxx_compiler)]);
-        machine.add_row(["Vulkan", &self.vulkan.describe()]);
-        machine.add_row(["LibTorch", &self.libtorch.describe()]);
         println!("{machine}\n");
 
         let mut backends = table();
@@ -26,46 +31,51 @@ impl Report {
             "backend", "compiles", "starts", "device", "dtypes", "memory",
         ]);
         for report in &self.backends {
+            let probed = &report.probed;
+            let dtypes = match probed.dtypes.as_slice() {
+                [] => "-".to_owned(),
+                dtypes => dtypes.join(" "),
+            };
             backends.add_row([
                 report.word,
                 report.compiles.word(),
                 report.starts.word(),
-                report.device.as_deref().unwrap_or("-"),
-                &match report.dtypes.as_slice() {
-                    [] => "-".to_owned(),
-                    dtypes => dtypes.join(" "),
-                },
-                &size(report.memory_bytes),
+                probed.device.as_deref().unwrap_or("-"),
+                &dtypes,
+                &size(probed.memory_bytes),
             ]);
         }
         println!("{backends}");
 
-        let mut to_do: Vec<(&str, String)> = self
-            .backends
-            .iter()
-            .filter_map(|report| Some((report.word, report.remedy.clone()?)))
-            .collect();
-        let not_tried: Vec<_> = self
-            .backends
-            .iter()
-            .filter(|report| report.starts == Verdict::NotTried && report.remedy.is_none())
-            .map(|report| report.word)
-            .collect();
-        if !not_tried.is_empty() {
-            let words = not_tried.join(",");
-            let build = format!("cargo xtask doctor --build --backend WORD tries one of: {words}");
-            to_do.push(("not tried", build));
-        }
+        let to_do = self.to_do();
         if !to_do.is_empty() {
-            println!("\nwhat is missing, and what to do");
-            for (word, remedy) in to_do {
-                println!("  {word:<10} {}", remedy.replace('\n', "\n           "));
+            print!("\nwhat is missing, and what to do\n{to_do}");
+        }
+    }
+
+    fn to_do(&self) -> String {
+        let mut text = String::new();
+        let mut not_tried = Vec::new();
+        let mut add = |word: &str, remedy: &str| {
+            let remedy = remedy.replace('\n', "\n           ");
+            let _ = writeln!(text, "  {word:<10} {remedy}");
+        };
+        for report in &self.backends {
+            match &report.remedy {
+                Some(remedy) => add(report.word, remedy),
+                None if report.starts == Verdict::NotTried => not_tried.push(report.word),
+                None => {}
             }
         }
+        if !not_tried.is_empty() {
+            let build = "cargo xtask doctor --build --backend WORD tries one of";
+            add("not tried", &format!("{build}: {}", not_tried.join(",")));
+        }
+        text
     }
 }
 
-impl VulkanReport {
+impl Search {
     fn describe(&self) -> String {
         match (&self.remedy, self.drivers.as_slice()) {
             (Some(remedy), _) => format!("none: {remedy}"),
@@ -91,11 +101,8 @@ impl LibTorchReport {
             (None, Some(true)) => "built with CUDA, not tried",
             _ => "built without CUDA",
         };
-        format!(
-            "{version}, {cuda}\n{} ({})",
-            folder.display(),
-            self.source.unwrap_or_default()
-        )
+        let source = self.source.unwrap_or_default();
+        format!("{version}, {cuda}\n{} ({source})", folder.display())
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::Result;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use zoo_spec::{Backend, BackendWord};
 
 use crate::backends::Environment;
@@ -15,13 +15,15 @@ use crate::{places, program};
 /// The program, and the package it is in.
 pub(super) const PROBE: &str = "zoo-backend";
 
-/// What the probe prints.
-#[derive(Deserialize)]
+/// What the probe prints, and the report shows.
+#[derive(Default, Serialize, Deserialize)]
 pub(super) struct Probed {
     pub(super) device: Option<String>,
     #[serde(default)]
     pub(super) dtypes: Vec<String>,
-    pub(super) memory: Option<u64>,
+    #[serde(alias = "memory")]
+    pub(super) memory_bytes: Option<u64>,
+    #[serde(skip_serializing)]
     pub(super) error: Option<String>,
 }
 
@@ -43,17 +45,19 @@ fn probes() -> PathBuf {
 /// The probe that has `backend` compiled in and the least besides, which could
 /// keep it from starting.
 pub(super) fn probe_for(backend: Backend) -> Option<PathBuf> {
-    let has = |name: &str, feature: &str| name.split('+').any(|part| part == feature);
-    fs::read_dir(probes())
-        .ok()?
-        .flatten()
-        .filter(|entry| {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            // With `vulkan` compiled in, `wgpu` is another backend than alone.
-            has(&name, backend.feature()) && (backend != Backend::Wgpu || !has(&name, "vulkan"))
-        })
-        .min_by_key(|entry| entry.file_name().to_string_lossy().split('+').count())
-        .map(|entry| entry.path())
+    let probes = fs::read_dir(probes()).ok()?.flatten();
+    let named = probes.map(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let features: Vec<String> = name.split('+').map(str::to_owned).collect();
+        (features, entry.path())
+    });
+    let compiled_in = named.filter(|(features, _)| {
+        let has = |feature: &str| features.iter().any(|part| part == feature);
+        // With `vulkan` compiled in, `wgpu` is another backend than alone.
+        has(backend.feature()) && (backend != Backend::Wgpu || !has("vulkan"))
+    });
+    let least = compiled_in.min_by_key(|(features, _)| features.len());
+    least.map(|(_, path)| path)
 }
 
 /// Asks the probe about a backend; an error is what stands in its way.
@@ -70,12 +74,10 @@ pub(super) fn ask(
         .output()
         .map_err(|error| format!("{} does not run: {error}", probe.display()))?;
     let said = String::from_utf8_lossy(&output.stdout);
+    let last_line = said.lines().last().unwrap_or_default();
     // A probe that falls over before it speaks: the loader's words are all there is.
-    said.lines()
-        .last()
-        .and_then(|line| serde_json::from_str(line).ok())
-        .ok_or_else(|| {
-            let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            format!("the probe ended with {}: {words}", output.status)
-        })
+    serde_json::from_str(last_line).map_err(|_| {
+        let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        format!("the probe ended with {}: {words}", output.status)
+    })
 }

@@ -1,17 +1,18 @@
 //! What there is to know about this machine.
 
-use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 
 use anyhow::Result;
 use serde::Serialize;
+use zoo_bench_core::machine::Machine;
 use zoo_spec::Backend;
 
 use super::probe::{self, Probed};
 use crate::backends::Environment;
+use crate::build::first_line;
 use crate::libtorch::{self, LibTorch};
-use crate::{places, vulkan};
+use crate::places;
+use crate::vulkan::{self, Search};
 
 #[derive(Serialize)]
 pub(super) struct Report {
@@ -21,16 +22,9 @@ pub(super) struct Report {
     pub(super) target_directory: PathBuf,
     pub(super) python: Option<String>,
     pub(super) cxx_compiler: Option<String>,
-    pub(super) vulkan: VulkanReport,
+    pub(super) vulkan: Search,
     pub(super) libtorch: LibTorchReport,
     pub(super) backends: Vec<BackendReport>,
-}
-
-#[derive(Serialize)]
-pub(super) struct VulkanReport {
-    pub(super) loader: bool,
-    pub(super) drivers: Vec<PathBuf>,
-    pub(super) remedy: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -49,9 +43,8 @@ pub(super) struct BackendReport {
     pub(super) word: &'static str,
     pub(super) compiles: Verdict,
     pub(super) starts: Verdict,
-    pub(super) device: Option<String>,
-    pub(super) dtypes: Vec<String>,
-    pub(super) memory_bytes: Option<u64>,
+    #[serde(flatten)]
+    pub(super) probed: Probed,
     /// What to do, where something is missing.
     pub(super) remedy: Option<String>,
 }
@@ -77,7 +70,7 @@ impl Verdict {
 
 pub(super) fn examine() -> Report {
     let cxx_compiler = libtorch::cxx_compiler();
-    let driver = vulkan::search();
+    let vulkan = vulkan::search();
     let libtorch = libtorch::find();
     let environment = match &libtorch {
         Ok(Some(found)) => found.environment(),
@@ -91,82 +84,69 @@ pub(super) fn examine() -> Report {
         .map(|backend| backend_report(backend, &environment))
         .collect();
     for report in &mut backends {
-        let lacks = match report.word {
-            "wgpu" | "vulkan" if !driver.complete() && report.starts != Verdict::Yes => {
+        let lacks = match (report.word, &vulkan.remedy) {
+            ("wgpu" | "vulkan", Some(remedy)) if report.starts != Verdict::Yes => {
                 report.starts = Verdict::No;
                 let remedy = match report.word {
-                    "wgpu" => vulkan::Search::remedy(),
-                    _ => "a real GPU and its driver".to_owned(),
+                    "wgpu" => remedy,
+                    _ => "a real GPU and its driver",
                 };
-                Some(format!("{}: {remedy}", driver.missing()))
+                Some(format!("{}: {remedy}", vulkan.missing()))
             }
-            "tch-cpu" | "tch-cuda" => libtorch_lacks(&libtorch, cxx_compiler.is_some())
+            ("tch-cpu" | "tch-cuda", _) => libtorch_lacks(&libtorch, cxx_compiler.is_some())
                 .inspect(|_| report.compiles = Verdict::No),
-            "cuda" if report.starts == Verdict::NotTried => {
+            ("cuda", _) if report.starts == Verdict::NotTried => {
                 report.compiles = Verdict::NotTried;
-                Some(
-                    "passed through to burn-cuda, which downloads LLVM when it is built".to_owned(),
-                )
+                let why = "passed through to burn-cuda, which downloads LLVM when it is built";
+                Some(why.to_owned())
             }
             _ => None,
         };
         report.remedy = lacks.or(report.remedy.take());
     }
-    let sees_cuda = backends
-        .iter()
-        .find(|report| report.word == "tch-cuda")
-        .and_then(|report| match report.starts {
-            Verdict::Yes => Some(true),
-            Verdict::No => Some(false),
-            Verdict::NotTried => None,
-        });
+    let on_cuda = backends.iter().find(|report| report.word == "tch-cuda");
+    let sees_cuda = on_cuda.and_then(|report| match report.starts {
+        Verdict::Yes => Some(true),
+        Verdict::No => Some(false),
+        Verdict::NotTried => None,
+    });
+    let machine = Machine::here();
 
     Report {
         toolchain: first_line("rustc", &["--version"]).unwrap_or_else(|| "no rustc".to_owned()),
-        cores: std::thread::available_parallelism().map_or(1, usize::from),
-        memory_bytes: memory(),
+        cores: machine.cores,
+        memory_bytes: machine.memory_bytes,
         target_directory: places::target(),
         python: libtorch::python().and_then(|python| first_line(python, &["--version"])),
         cxx_compiler,
-        vulkan: VulkanReport {
-            remedy: (!driver.complete()).then(vulkan::Search::remedy),
-            loader: driver.loader,
-            drivers: driver.drivers,
-        },
+        vulkan,
         libtorch: libtorch_report(&libtorch, sees_cuda),
         backends,
     }
 }
 
 fn backend_report(backend: Backend, environment: &Environment) -> BackendReport {
-    let mut report = BackendReport {
+    let asked = probe::probe_for(backend).map(|probe| probe::ask(&probe, backend, environment));
+    let (starts, probed) = match asked {
+        None => (Verdict::NotTried, Probed::default()),
+        Some(Ok(probed)) if probed.error.is_none() => (Verdict::Yes, probed),
+        Some(Ok(probed)) => (Verdict::No, probed),
+        Some(Err(error)) => {
+            let error = Some(error);
+            let probed = Probed {
+                error,
+                ..Probed::default()
+            };
+            (Verdict::No, probed)
+        }
+    };
+    BackendReport {
         word: backend.word(),
         compiles: Verdict::Yes,
-        starts: Verdict::NotTried,
-        device: None,
-        dtypes: Vec::new(),
-        memory_bytes: None,
-        remedy: None,
-    };
-    let Some(probe) = probe::probe_for(backend) else {
-        return report;
-    };
-    match probe::ask(&probe, backend, environment) {
-        Ok(Probed {
-            error: Some(error), ..
-        })
-        | Err(error) => {
-            report.starts = Verdict::No;
-            report.remedy = Some(error);
-        }
-        Ok(probed) => {
-            report.starts = Verdict::Yes;
-            report.device = probed.device;
-            report.dtypes = probed.dtypes;
-            report.memory_bytes = probed.memory;
-        }
+        starts,
+        remedy: probed.error.clone(),
+        probed,
     }
-    report
 }
 
 const NO_LIBTORCH: &str = "none found; cargo xtask test --backend tch-cpu installs torch==2.9.1 \
@@ -193,19 +173,4 @@ fn libtorch_report(libtorch: &Result<Option<LibTorch>>, sees_cuda: Option<bool>)
         sees_cuda,
         remedy: libtorch_lacks(libtorch, true),
     }
-}
-
-fn first_line(program: &str, arguments: &[&str]) -> Option<String> {
-    let output = Command::new(program).args(arguments).output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    text.lines().next().map(str::to_owned)
-}
-
-fn memory() -> Option<u64> {
-    let info = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = info
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kib * 1024)
 }

@@ -6,27 +6,19 @@ mod picture;
 use std::fmt::Write;
 
 use anyhow::{Context, Result, ensure};
-use clap::Args;
 use zoo_spec::Mechanism;
 
 use crate::places::workspace;
-
-#[derive(Args)]
-pub(crate) struct Readme {}
 
 /// What stands around the table.
 const BEGIN: &str = "<!-- mechanisms: written by `cargo xtask readme` -->\n";
 const END: &str = "<!-- end of mechanisms -->\n";
 
-impl Readme {
-    pub(crate) fn run(self) -> Result<()> {
-        let text = read("README.md")?;
-        write("README.md", &with_table(&text)?)?;
-        write(
-            picture::PICTURE_PATH,
-            &picture::drawn(&read(picture::TABLE_PATH)?)?,
-        )
-    }
+/// Writes both.
+pub(crate) fn run() -> Result<()> {
+    write("README.md", &with_table(&read("README.md")?)?)?;
+    let picture = picture::drawn(&read(picture::TABLE_PATH)?)?;
+    write(picture::PICTURE_PATH, &picture)
 }
 
 fn read(path: &str) -> Result<String> {

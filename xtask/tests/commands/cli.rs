@@ -2,138 +2,105 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{Folder, fails, stderr, stdout, xtask};
+use crate::train::REVERSE;
+use crate::{Folder, Said};
 
-#[test]
-fn a_misspelt_backend_gets_the_nearest_at_once() {
-    for command in ["test", "bench", "check", "doctor"] {
-        let start = Instant::now();
-        let output = xtask(&[command, "--backend", "wpgu"])
-            .output()
-            .expect("it starts");
-        assert!(start.elapsed() < Duration::from_secs(2));
-        assert!(!output.status.success());
-        assert!(stderr(&output).contains("did you mean wgpu?"), "{output:?}");
+/// One line of the table.
+fn check(line: &str, folder: &Folder, empty: &str) {
+    let mut parts = line.split(" => ");
+    let command = parts.next().unwrap_or_default();
+    let command = command.replace("$EMPTY", empty);
+    let command = command.replace("$CARGO", env!("CARGO"));
+    let (code, command) = command.split_once(' ').expect("an exit code");
+    let code = code.parse().expect("a number");
+    let words = command.split_whitespace();
+    let is_variable = |word: &&str| word.starts_with(char::is_uppercase) && word.contains('=');
+    let variables = words.clone().take_while(is_variable);
+    let arguments: Vec<&str> = words.skip_while(is_variable).collect();
+
+    let begun = Instant::now();
+    let mut command = folder.xtask(&arguments);
+    let said = Said::of(command.envs(variables.filter_map(|word| word.split_once('='))));
+    // A wrong flag is refused at once.
+    assert!(code != 2 || begun.elapsed() < Duration::from_secs(2));
+    for part in parts {
+        said.is(code, part);
     }
+    // Lines of help are not broken for the terminal, so they must be short.
+    let longest = said.stdout.lines().map(|line| line.chars().count()).max();
+    let is_help = arguments.ends_with(&["--help"]);
+    assert!(!is_help || longest <= Some(110), "{}", said.stdout);
 }
 
-/// What a backend needs and this machine lacks is said before anything is built or downloaded.
-/// The commands run with an empty cache and no `LIBTORCH` or `CXX` but those given.
 #[test]
-fn what_a_backend_lacks_is_named() {
-    let empty = Folder::new("lacks");
-    let nothing = empty.0.to_str().expect("a plain path");
-    for (backend, variables, parts) in [
-        (
-            "wgpu,vulkan",
-            &[][..],
-            &["wgpu and vulkan cannot share a build"][..],
-        ),
-        #[cfg(target_os = "linux")]
-        (
-            "wgpu",
-            &[("VK_DRIVER_FILES", "/nowhere.json")],
-            &["apt-get install mesa-vulkan-drivers", "--install"],
-        ),
-        (
-            "tch-cpu",
-            &[("LIBTORCH", "/nowhere"), ("CXX", env!("CARGO"))],
-            &["LIBTORCH is set to /nowhere, which holds no LibTorch"],
-        ),
-        // It asks any compiler for its version, so any program that has one will do.
-        (
-            "tch-cpu",
-            &[("PATH", nothing), ("CXX", env!("CARGO"))],
-            &[
-                "1. LIBTORCH=",
-                "2. a Python",
-                "3. Python 3.10",
-                "no Python 3.10",
-            ],
-        ),
-        ("tch-cpu", &[("PATH", nothing)], &["apt-get install g++"]),
-    ] {
-        let mut command = xtask(&["test", "--backend", backend]);
-        command.env_remove("LIBTORCH").env_remove("CXX");
-        command.env("XDG_CACHE_HOME", nothing);
-        let said = fails(command.envs(variables.iter().copied()));
-        for part in parts {
-            assert!(said.contains(part), "{part} is missing in {said}");
-        }
+fn every_command_says_what_the_table_has() {
+    let folder = Folder::new();
+    folder.file("good.toml", REVERSE);
+    folder.file("bad.toml", &REVERSE.replace("reverse", "revrse"));
+    let files = "[data]\nkind = \"plain\"\ntrain = \"play.txt\"\n[model]\nkind = \"gpt\"\n";
+    folder.file("files.toml", files);
+    let empty = Folder::new();
+    let is_case = |line: &&str| !line.is_empty() && !line.starts_with('#');
+    let lines: Vec<&str> = include_str!("said.txt").lines().filter(is_case).collect();
+    assert!(lines.len() > 60);
+    for line in lines {
+        check(line, &folder, &empty.at(""));
     }
+    #[cfg(target_os = "linux")]
+    for line in [
+        "1 VK_DRIVER_FILES=/nowhere.json test --backend wgpu => apt-get install mesa-vulkan-drivers \
+         => --install",
+        "0 PATH=$EMPTY VK_DRIVER_FILES=/nowhere.json doctor => no Vulkan driver => apt-get install \
+         mesa-vulkan-drivers",
+    ] {
+        check(line, &folder, &empty.at(""));
+    }
+    // Nothing was written where the hub's data would have been.
+    let left = std::fs::read_dir(folder.at("data")).into_iter().flatten();
+    assert_eq!(left.count(), 0);
 }
 
 /// A pip that is killed half-way leaves nothing that is used later.
 #[cfg(unix)]
 #[test]
 fn a_broken_install_is_not_used_later() {
-    let empty = Folder::new("broken");
+    let folder = Folder::new();
     // Says it is new enough, finds no torch, and dies while installing one.
-    let script = "#!/bin/sh\n\
-                  case \"$*\" in\n\
+    let script = "case \"$*\" in\n\
                   *'pip install'*) mkdir -p \"$PARTIAL/torch/lib\"; exit 1;;\n\
                   esac\n";
-    empty.script("python3", script);
-    let libtorch = empty.0.join("attention-zoo/libtorch");
+    folder.script("python3", script);
+    let libtorch = folder.path().join("attention-zoo/libtorch");
     let partial = libtorch.join(".2.9.1.partial");
     for _ in 0..2 {
-        let mut command = xtask(&["test", "--backend", "tch-cpu"]);
-        command
-            .env("PATH", format!("{}:/usr/bin:/bin", empty.0.display()))
-            .env("PARTIAL", &partial)
-            .env("XDG_CACHE_HOME", &empty.0)
-            .env_remove("LIBTORCH");
-        assert!(fails(&mut command).contains("pip install torch==2.9.1 failed"));
+        let mut command = folder.xtask(&["test", "--backend", "tch-cpu"]);
+        let path = format!("{}:/usr/bin:/bin", folder.path().display());
+        command.env("PATH", path).env("PARTIAL", &partial);
+        Said::of(&mut command).is(1, "pip install torch==2.9.1 failed");
         assert!(partial.exists() && !libtorch.join("2.9.1").exists());
-    }
-}
-
-/// A machine with nothing on it: the doctor says what is missing and is content.
-#[test]
-fn the_doctor_finds_what_is_missing() {
-    let empty = Folder::new("doctor");
-    let output = xtask(&["doctor"])
-        .env("PATH", &empty.0)
-        .env("XDG_CACHE_HOME", &empty.0)
-        .env("CARGO_TARGET_DIR", &empty.0)
-        .env("VK_DRIVER_FILES", "/nowhere.json")
-        .env_remove("LIBTORCH")
-        .env_remove("CXX")
-        .env_remove("COLUMNS")
-        .output()
-        .expect("it starts");
-    assert!(output.status.success(), "{output:?}");
-    let said = stdout(&output);
-    for part in [
-        "no Vulkan driver",
-        "apt-get install mesa-vulkan-drivers",
-        "installs torch==2.9.1",
-        "cargo xtask doctor --build --backend WORD tries one of: flex,ndarray",
-    ] {
-        assert!(said.contains(part), "{part:?} is missing in\n{said}");
     }
 }
 
 #[test]
 fn the_doctor_speaks_json() {
-    let empty = Folder::new("json");
-    let output = xtask(&["doctor", "--json"])
-        .env("CARGO_TARGET_DIR", &empty.0)
-        .output()
-        .expect("it starts");
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let words: Vec<_> = report["backends"]
-        .as_array()
-        .expect("a list of backends")
-        .iter()
-        .map(|backend| backend["word"].as_str().expect("a word"))
-        .collect();
-    assert_eq!(
-        words,
-        [
-            "flex", "ndarray", "wgpu", "vulkan", "tch-cpu", "tch-cuda", "cuda"
-        ]
-    );
+    let said = Folder::new().says(&["doctor", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&said.stdout).expect("JSON");
+    let backends = report["backends"].as_array().expect("a list of backends");
+    let words: Vec<_> = backends.iter().map(|backend| &backend["word"]).collect();
+    let expected = [
+        "flex", "ndarray", "wgpu", "vulkan", "tch-cpu", "tch-cuda", "cuda",
+    ];
+    assert_eq!(words, expected);
+    for key in [
+        "compiles",
+        "starts",
+        "device",
+        "dtypes",
+        "memory_bytes",
+        "remedy",
+    ] {
+        assert!(backends[0].get(key).is_some(), "{key} in {}", said.stdout);
+    }
 }
 
 #[cfg(target_os = "linux")]
@@ -143,33 +110,27 @@ fn arguments_need_not_be_utf_8() {
     use std::os::unix::ffi::OsStrExt;
 
     let wrong = OsStr::from_bytes(b"caf\xe9");
-    let folder = Folder::new("not-utf-8");
-    let out = folder.0.join(wrong);
-    for (words, path, expected) in [
-        (&["train"][..], wrong, "caf\u{fffd}"),
-        (&["train", "a.toml", "--set"], wrong, "invalid UTF-8"),
-        (&["bench", "--backend"], wrong, "invalid"),
+    let folder = Folder::new();
+    for (words, expected) in [
+        ("train", "caf\u{fffd}"),
+        ("train a.toml --set", "invalid UTF-8"),
+        ("bench --backend", "invalid"),
+        ("bench report", "caf\u{fffd}"),
+        // Measures nothing, and says so.
         (
-            // Measures nothing, and says so.
-            &[
-                "bench",
-                "--quick",
-                "--mechanism",
-                "flash",
-                "--program",
-                "/bin/false",
-                "--out",
-            ],
-            out.as_os_str(),
+            "bench --quick --mechanism flash --program /bin/false --out",
             "results: ",
         ),
-        (&["bench", "report"], wrong, "caf\u{fffd}"),
-        (&[], wrong, "unrecognized subcommand"),
+        ("", "unrecognized subcommand"),
     ] {
-        let output = xtask(words).arg(path).output().expect("it starts");
-        let said = stderr(&output);
-        assert!(!output.status.success(), "{words:?}");
-        assert!(!said.contains("panicked"), "{words:?}: {said}");
-        assert!(said.contains(expected), "{words:?}: {said}");
+        let arguments: Vec<&str> = words.split_whitespace().collect();
+        let said = Said::of(folder.xtask(&arguments).arg(wrong));
+        assert_ne!(said.code, Some(0), "{words}");
+        assert!(
+            !said.stderr.contains("panicked"),
+            "{words}: {}",
+            said.stderr
+        );
+        assert!(said.stderr.contains(expected), "{words}: {}", said.stderr);
     }
 }

@@ -1,36 +1,30 @@
 //! `cargo xtask hub`: its Python tests, and that training reads what it writes. A module stands
 //! in for the package `datasets`.
 
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use zoo_config::{Config, Data, Files};
 use zoo_data::{LabelledText, ParallelText};
 
-use crate::{Folder, fails, stderr, stdout, xtask};
+use crate::{Folder, Said};
 
-fn scripts() -> PathBuf {
+/// Where the script and its stand-in are.
+pub(crate) fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("hub")
 }
 
 impl Folder {
-    fn hub(&self, arguments: &[&str]) -> Output {
-        xtask(&[&["hub"], arguments].concat())
-            .current_dir(&self.0)
-            .env("PYTHONPATH", scripts().join("fake"))
-            .env("PYTHONDONTWRITEBYTECODE", "1")
-            .output()
-            .expect("it starts")
+    fn hub(&self, arguments: &[&str]) -> Said {
+        self.says(&[&["hub"], arguments].concat())
     }
 
     /// The config that the printed section makes with a model. Its files are in this folder.
     fn config(&self, arguments: &[&str], model: &str) -> Data {
-        let to = self.0.join("data").display().to_string();
-        let output = self.hub(&[&["reviews", "--to", &to], arguments].concat());
-        assert!(output.status.success(), "{output:?}");
-        let section = stdout(&output);
-        let text = format!("{section}\n[model]\nkind = \"{model}\"\n");
+        let to = self.at("data");
+        let said = self.hub(&[&["reviews", "--to", &to], arguments].concat());
+        said.is(0, "[data]");
+        let text = format!("{}\n[model]\nkind = \"{model}\"\n", said.stdout);
         let config = Config::parse("a.toml", &text, &[]);
         config
             .unwrap_or_else(|error| panic!("{error}\n{text}"))
@@ -40,17 +34,14 @@ impl Folder {
 
 #[test]
 fn the_tests_in_python_pass() {
-    let output = Command::new("python3")
-        .arg(scripts().join("test_hub.py"))
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .output()
-        .expect("python3 starts");
-    assert!(output.status.success(), "{}", stderr(&output));
+    let mut command = Command::new("python3");
+    command.arg(scripts().join("test_hub.py"));
+    Said::of(command.env("PYTHONDONTWRITEBYTECODE", "1")).is(0, "");
 }
 
 #[test]
 fn texts_and_classes_are_read_by_training() {
-    let folder = Folder::new("labelled");
+    let folder = Folder::new();
     let flags = ["--text", "text", "--label", "label"];
     let data = folder.config(
         &[&flags[..], &["--split", "test=test.hard"]].concat(),
@@ -79,7 +70,7 @@ fn texts_and_classes_are_read_by_training() {
 
 #[test]
 fn translations_are_read_by_training() {
-    let folder = Folder::new("pairs");
+    let folder = Folder::new();
     let fields = ["--source", "translation_zh", "--target", "translation_en"];
     let data = folder.config(
         &[&fields[..], &["--split", "valid="]].concat(),
@@ -102,7 +93,7 @@ fn translations_are_read_by_training() {
 
 #[test]
 fn running_text_is_read_by_training() {
-    let folder = Folder::new("plain");
+    let folder = Folder::new();
     let data = folder.config(&["--text", "text"], "gpt");
     let Data::Plain(data) = data else {
         panic!("{data:?}")
@@ -113,77 +104,14 @@ fn running_text_is_read_by_training() {
 
 #[test]
 fn what_was_written_stays_unless_it_may_be_replaced() {
-    let folder = Folder::new("stays");
+    let folder = Folder::new();
     let arguments = ["reviews", "--subset", "s", "--to", "data"];
-    let output = folder.hub(&arguments);
     let section = "[data]\nkind = \"labelled\"\ntrain = \"data/train.jsonl\"\n\
                    valid = \"data/valid.jsonl\"\n\
                    label_field = \"label\"\ntext_field = \"text\"\n";
-    assert_eq!(stdout(&output), section);
-    let output = folder.hub(&arguments);
-    assert_eq!(output.status.code(), Some(1));
-    let said = stderr(&output);
-    assert!(said.contains("data/train.jsonl is there already"), "{said}");
-    let output = folder.hub(&[&arguments[..], &["--overwrite"]].concat());
-    assert!(output.status.success(), "{output:?}");
-}
-
-#[test]
-fn mistakes_are_errors_that_say_what_to_do() {
-    let folder = Folder::new("mistakes");
-    for (arguments, hints) in [
-        (
-            &["reviews", "--text", "txt"][..],
-            &["unknown field \"txt\": did you mean text?"][..],
-        ),
-        (
-            &["reviews", "--split", "test=test.hrad"],
-            &["did you mean test.hard?"],
-        ),
-        (
-            &["reviews", "--split", "tset=test.hard"],
-            &["did you mean test?"],
-        ),
-        (
-            &["reviews", "--text", "photo"],
-            &["split train, row 1: photo is 3 bytes"],
-        ),
-        (&["reviews", "--source", "text"], &["--target FIELD"]),
-        (&["reviews", "--label", "label"], &["--text FIELD"]),
-        (
-            &["missing", "--subset", "s"],
-            &[
-                "missing with subset s could not be loaded",
-                "--subset",
-                "HF_ENDPOINT",
-                "HF_TOKEN",
-            ],
-        ),
-    ] {
-        let output = folder.hub(&[arguments, &["--to", "data"]].concat());
-        assert!(!output.status.success(), "{output:?}");
-        let said = stderr(&output);
-        for hint in hints {
-            assert!(said.contains(hint), "{hint} in {said}");
-        }
-    }
-    let left = fs::read_dir(folder.0.join("data")).into_iter().flatten();
-    assert_eq!(left.count(), 0);
-}
-
-#[test]
-fn help_is_that_of_the_script_and_a_missing_python_is_an_error() {
-    let folder = Folder::new("python");
-    let output = folder.hub(&["--help"]);
-    let said = stdout(&output);
-    assert!(
-        output.status.success() && said.contains("--split PART=NAME"),
-        "{said}"
-    );
-    let mut command = xtask(&["hub", "reviews", "--to", "data"]);
-    let said = fails(command.env("PATH", &folder.0));
-    assert!(
-        said.contains("apt-get install python3 python3-venv"),
-        "{said}"
-    );
+    assert_eq!(folder.hub(&arguments).stdout, section);
+    let there = "data/train.jsonl is there already";
+    folder.hub(&arguments).is(1, there);
+    let overwriting = [&arguments[..], &["--overwrite"]].concat();
+    folder.hub(&overwriting).is(0, "");
 }

@@ -2,14 +2,19 @@
 
 mod extent;
 mod suite;
+#[cfg(test)]
+mod tests;
 
-use zoo_oracle::{Problem, find};
+use anyhow::{Result, ensure};
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
+use zoo_oracle::Problem;
 use zoo_spec::Mechanism;
 
 pub use self::extent::{Extent, Sampling};
 pub use self::suite::Suite;
-use crate::case::{Case, Pass, Task, UnknownProblem, length, unknown_problem};
-use crate::model::{ModelName, Setup, WrongLength};
+use crate::case::{Case, Pass, Task, length, problem};
+use crate::model::{ModelName, Setup};
 use crate::record::Skipped;
 use crate::table::skipped_lines;
 
@@ -45,58 +50,37 @@ pub struct Selection {
     pub extent: Extent,
 }
 
-/// The passes that are measured.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-#[expect(missing_docs, reason = "what is said of a pass is its help")]
-pub enum Passes {
-    Forward,
-    Train,
-    /// One place more, with what is kept of those before
-    Decode,
-    /// Token after token, by a model
-    Generate,
-    /// Those of each problem: forward and train, or decode; of each model: train, and
-    /// generate or forward
-    #[default]
-    Both,
-}
+/// The pass that is measured, or the usual ones.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Passes(Option<Pass>);
 
-impl Passes {
-    /// The pass that is asked for, or those that are usual.
-    fn or<'a>(&self, usual: &'a [Pass]) -> &'a [Pass] {
-        match self {
-            Self::Forward => &[Pass::Forward],
-            Self::Train => &[Pass::Train],
-            Self::Decode => &[Pass::Decode],
-            Self::Generate => &[Pass::Generate],
-            Self::Both => usual,
+impl ValueEnum for Passes {
+    fn value_variants<'a>() -> &'a [Self] {
+        const ALL: [Passes; 5] = [
+            Passes(Some(Pass::Forward)),
+            Passes(Some(Pass::Train)),
+            Passes(Some(Pass::Decode)),
+            Passes(Some(Pass::Generate)),
+            Passes(None),
+        ];
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let help = "Those of each problem: forward and train, or decode; of each model: train, and \
+                    generate or forward";
+        match self.0 {
+            Some(pass) => pass.to_possible_value(),
+            None => Some(PossibleValue::new("both").help(help)),
         }
     }
 }
 
-/// Why nothing can be planned.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PlanError {
-    /// A problem is not there.
-    #[error(transparent)]
-    Problem(#[from] UnknownProblem),
-    /// A model cannot be measured at a length.
-    #[error(transparent)]
-    Length(#[from] WrongLength),
-    /// The choice leaves nothing over.
-    #[error(
-        "{what} no {pass} case{}\n  do: choose another --suite, --pass or --mechanism; --list shows \
-         what there is",
-        skipped_lines(skipped).iter().map(|line| format!("\n  {line}")).collect::<String>()
-    )]
-    Nothing {
-        /// "suite decode has", or "the models named have".
-        what: String,
-        /// The pass, or "such".
-        pass: &'static str,
-        /// What is not possible, and why.
-        skipped: Vec<Skipped>,
-    },
+impl Passes {
+    /// The pass that is asked for, or those that are usual.
+    fn or(self, usual: &[Pass]) -> Vec<Pass> {
+        self.0.map_or_else(|| usual.to_vec(), |pass| vec![pass])
+    }
 }
 
 /// What comes of a choice.
@@ -121,19 +105,6 @@ impl Plan {
     }
 }
 
-impl Skipped {
-    /// A case that is not run, by the subject that does not run it.
-    pub(crate) fn new(case: &Case, subject: &str, reason: String) -> Self {
-        Self {
-            problem: case.name(),
-            n: case.n(),
-            pass: case.pass,
-            subject: subject.to_owned(),
-            reason,
-        }
-    }
-}
-
 impl Selection {
     /// What a command line asks for.
     ///
@@ -151,54 +122,40 @@ impl Selection {
         parsed.map(|line| line.selection)
     }
 
-    /// The cases of [`plan`](Self::plan).
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    pub fn cases(&self) -> Result<Vec<Case>, PlanError> {
-        Ok(self.plan()?.cases)
-    }
-
     /// The cases it comes to, and what it does not come to.
     ///
     /// # Errors
     ///
-    /// [`PlanError`] when a problem is unknown, a length is impossible or nothing is left.
-    pub fn plan(&self) -> Result<Plan, PlanError> {
+    /// When a problem is unknown, a length is impossible or nothing is left.
+    pub fn plan(&self) -> Result<Plan> {
         let mut plan = self.attention_cases()?;
         self.add_models(&mut plan)?;
-        if plan.cases.is_empty() {
-            let what = match (self.problems.is_empty(), self.models.is_empty()) {
-                (true, true) => format!("suite {} has", self.suite),
-                (false, true) => "the problems named have".to_owned(),
-                (_, false) => "the models named have".to_owned(),
-            };
-            return Err(PlanError::Nothing {
-                what,
-                pass: self
-                    .passes
-                    .or(&[])
-                    .first()
-                    .map_or("such", |pass| pass.word()),
-                skipped: plan.skipped,
-            });
-        }
+        let what = match (self.problems.is_empty(), self.models.is_empty()) {
+            (true, true) => format!("suite {} has", self.suite),
+            (false, true) => "the problems named have".to_owned(),
+            (_, false) => "the models named have".to_owned(),
+        };
+        ensure!(
+            !plan.cases.is_empty(),
+            "{what} no {} case\n  do: choose another --suite, --pass or --mechanism; --list shows \
+             what there is\n  {}",
+            self.passes.0.map_or("such", Pass::word),
+            skipped_lines(&plan.skipped).join("\n  ")
+        );
         Ok(plan)
     }
 
-    fn attention_cases(&self) -> Result<Plan, PlanError> {
+    fn attention_cases(&self) -> Result<Plan> {
         let mechanisms = some_or(&self.mechanisms, &Mechanism::ALL);
         let mut plan = Plan::default();
         for problem in self.sized_problems()? {
-            for &pass in self.passes.or(passes_of(&problem)) {
+            let usual = passes_of(&problem);
+            for pass in self.passes.or(usual) {
                 // Only what comes after others is decoded, and nobody trains on it, unless
                 // it was asked for by name.
-                let is_usual = passes_of(&problem).contains(&pass);
                 let is_asked_for = pass != Pass::Decode && !self.problems.is_empty();
-                let unusual = (!is_usual && !is_asked_for).then(|| {
-                    let usual: Vec<_> =
-                        passes_of(&problem).iter().map(|pass| pass.word()).collect();
+                let unusual = (!usual.contains(&pass) && !is_asked_for).then(|| {
+                    let usual: Vec<_> = usual.iter().map(|pass| pass.word()).collect();
                     format!("this problem is measured by {}", usual.join(" and "))
                 });
                 for &mechanism in mechanisms {
@@ -213,11 +170,11 @@ impl Selection {
         Ok(plan)
     }
 
-    fn add_models(&self, plan: &mut Plan) -> Result<(), PlanError> {
+    fn add_models(&self, plan: &mut Plan) -> Result<()> {
         for setup in self.sized_models()? {
             let usual = [setup.model.usual_attention()];
             for &attention in some_or(&self.mechanisms, &usual) {
-                for &pass in self.passes.or(setup.model.usual_passes()) {
+                for pass in self.passes.or(setup.model.usual_passes()) {
                     let case = Case::model(setup.clone(), attention, pass);
                     let reason = case.refusal();
                     plan.add(case, reason);
@@ -227,18 +184,19 @@ impl Selection {
         Ok(())
     }
 
-    fn sized_models(&self) -> Result<Vec<Setup>, PlanError> {
-        let of_suite = match self.problems.is_empty() {
-            true => self.suite.models(),
-            false => &[],
+    fn sized_models(&self) -> Result<Vec<Setup>> {
+        let of_suite: Vec<ModelName> = match self.problems.is_empty() {
+            true => self
+                .suite
+                .models()
+                .iter()
+                .copied()
+                .map(ModelName::from)
+                .collect(),
+            false => vec![],
         };
-        let of_suite: Vec<ModelName> = of_suite
-            .iter()
-            .map(|&model| ModelName { model, size: None })
-            .collect();
-        let names = some_or(&self.models, &of_suite);
         let mut sized = Vec::new();
-        for name in names {
+        for name in some_or(&self.models, &of_suite) {
             let setup = Setup::new(name.model, name.size.unwrap_or(self.extent.size()));
             for &n in some_or(&self.lengths, &[setup.n]) {
                 sized.push(setup.clone().at_length(n)?);
@@ -251,40 +209,36 @@ impl Selection {
     fn too_slow(&self, case: &Case) -> Option<String> {
         // A network for each query and key: half a minute at 1,024 for all it takes to
         // measure, and four times as long at twice the length.
+        const SLOW: Mechanism = Mechanism::Additive;
         let longest = match self.extent {
             Extent::Quick => 256,
             Extent::Full => 2048,
         };
-        let is_too_slow = match &case.task {
-            Task::Attention { mechanism, problem } => {
-                *mechanism == Mechanism::Additive && problem.seq_q > longest
-            }
-            Task::Matmul { .. } | Task::Model { .. } => false,
+        let Task::Attention { mechanism, problem } = &case.task else {
+            return None;
         };
+        let is_too_slow = *mechanism == SLOW && problem.seq_q > longest;
         (self.mechanisms.is_empty() && is_too_slow).then(|| {
-            format!("it takes too long above n = {longest}; do: name it, --mechanism additive")
+            format!("it takes too long above n = {longest}; do: name it, --mechanism {SLOW}")
         })
     }
 
-    fn sized_problems(&self) -> Result<Vec<Problem>, PlanError> {
-        let named = !self.problems.is_empty();
-        let names: Vec<&str> = match (named, self.models.is_empty()) {
-            (true, _) => self.problems.iter().map(String::as_str).collect(),
-            (false, true) => self.suite.problems(self.extent),
-            (false, false) => vec![],
+    fn sized_problems(&self) -> Result<Vec<Problem>> {
+        let of_suite = match self.models.is_empty() {
+            true => self.suite.problems(self.extent),
+            false => vec![],
         };
+        let named: Vec<&str> = self.problems.iter().map(String::as_str).collect();
         let mut sized = Vec::new();
-        for name in names {
-            let problem = find(name).ok_or_else(|| UnknownProblem::Name(unknown_problem(name)))?;
+        for name in some_or(&named, &of_suite) {
+            let own = problem(name, None)?;
             // A problem named without a length is meant as the catalogue has it.
-            if named && self.lengths.is_empty() {
-                sized.push(problem);
-                continue;
-            }
-            for &n in some_or(&self.lengths, self.extent.lengths(&problem)) {
-                let name = problem.name;
-                let length = || UnknownProblem::Length { name, n };
-                sized.push(problem.at_length(n).ok_or_else(length)?);
+            let usual = match named.is_empty() {
+                true => self.extent.lengths(&own),
+                false => &[own.seq_k],
+            };
+            for &n in some_or(&self.lengths, usual) {
+                sized.push(problem(name, Some(n))?);
             }
         }
         Ok(sized)
@@ -301,208 +255,4 @@ fn passes_of(problem: &Problem) -> &'static [Pass] {
 
 fn some_or<'a, T>(chosen: &'a [T], otherwise: &'a [T]) -> &'a [T] {
     if chosen.is_empty() { otherwise } else { chosen }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Extent::{Full, Quick};
-    use super::*;
-
-    fn selected(flags: &str, extent: Extent) -> Selection {
-        let selection = Selection::parse(flags).unwrap_or_else(|error| panic!("{error}"));
-        Selection {
-            extent,
-            ..selection
-        }
-    }
-
-    fn planned(flags: &str, extent: Extent) -> Plan {
-        let plan = selected(flags, extent).plan();
-        plan.unwrap_or_else(|error| panic!("{flags}: {error}"))
-    }
-
-    /// Each case in a line, with the passes of the same one side by side.
-    fn names(plan: &Plan) -> Vec<String> {
-        let mut names: Vec<String> = Vec::new();
-        for case in &plan.cases {
-            let name = format!("{} {} {}", case.subject(), case.name(), case.n());
-            match names.last_mut().filter(|last| last.starts_with(&name)) {
-                Some(last) => *last += &format!(" {}", case.pass),
-                None => names.push(format!("{name} {}", case.pass)),
-            }
-        }
-        names
-    }
-
-    /// A choice in a line, and below it the cases that it comes to.
-    const CHOICES: &str = "
-        # No choice is a layer at two lengths.
-        --mechanism standard
-            standard layer-causal 256 forward train
-            standard layer-causal 1024 forward train
-        # A problem that is named is taken as it is, or at the lengths given.
-        --mechanism standard --problem gpt2
-            standard gpt2 256 forward train
-        --mechanism standard --problem gpt2 --seq 512
-            standard gpt2 512 forward train
-        # Every model is trained, and generates or goes forward.
-        --suite models
-            additive han-small 128 train forward
-            flash transformer-small 32 train generate
-            additive seq2seq-small 24 train generate
-            flash gpt-small 64 train generate
-            flash classifier-small 256 train forward
-        # A mechanism is put into the models that take it.
-        --suite models --mechanism linear,lsh --pass train
-            linear transformer-small 32 train
-            lsh transformer-small 32 train
-            linear gpt-small 64 train
-            lsh gpt-small 64 train
-            linear classifier-small 256 train
-            lsh classifier-small 256 train
-        --suite models --mechanism linear,lsh --pass generate
-            linear transformer-small 32 generate
-            linear gpt-small 64 generate
-        # Models by name are those alone.
-        --model gpt-tiny --seq 16,32 --pass forward
-            flash gpt-tiny 16 forward
-            flash gpt-tiny 32 forward
-    ";
-
-    #[test]
-    fn a_choice_comes_to_its_cases() {
-        let lines = CHOICES.lines().map(str::trim);
-        let lines: Vec<&str> = lines.filter(|line| !line.starts_with('#')).collect();
-        let mut choices = 0;
-        for (at, flags) in lines.iter().enumerate() {
-            if flags.starts_with("--") {
-                let cases = lines[at + 1..].iter();
-                let is_case = |line: &&&str| !line.starts_with("--") && !line.is_empty();
-                let expected: Vec<&str> = cases.take_while(is_case).copied().collect();
-                assert_eq!(names(&planned(flags, Quick)), expected, "{flags}");
-                choices += 1;
-            }
-        }
-        assert_eq!(choices, 7);
-        let full = planned("--suite models", Full);
-        assert!(full.cases.iter().all(|case| case.name().ends_with("-base")));
-    }
-
-    /// A layer that sees everything is not for what is causal by itself, and a network of
-    /// every query and key is not for a quick run at length, unless it is asked for. A single
-    /// query is decoded alone, and every suite is attention and models.
-    #[test]
-    fn what_cannot_be_or_takes_too_long_is_left_out() {
-        for (flags, extent, name, is_there) in [
-            ("", Quick, "retention layer-causal 1024", true),
-            ("", Quick, "additive layer-causal 256", true),
-            ("", Quick, "additive layer-causal 1024", false),
-            (
-                "--mechanism additive",
-                Quick,
-                "additive layer-causal 1024",
-                true,
-            ),
-            ("", Full, "linear layer 1024", true),
-            ("", Full, "retention layer 1024", false),
-            ("--suite decode", Quick, "linear", true),
-            ("--suite decode", Quick, "bigbird", false),
-            ("--suite all", Quick, "flash layer-causal", true),
-            ("--suite all", Quick, "flash decode-step", true),
-            ("--suite all", Quick, "flash gpt-small", true),
-            (
-                "--suite all --mechanism flash",
-                Quick,
-                "flash han-small",
-                false,
-            ),
-        ] {
-            let names = names(&planned(flags, extent));
-            let found = names.iter().any(|planned| planned.starts_with(name));
-            assert_eq!(found, is_there, "{name} of {flags:?} in {names:?}");
-        }
-        let decode = planned("--suite decode", Quick).cases;
-        assert!(decode.iter().all(|case| case.pass == Pass::Decode));
-    }
-
-    /// Every mechanism of the catalogue is a case or named among those that are none, at every
-    /// length and in every pass, with a reason.
-    #[test]
-    fn nothing_is_left_out_in_silence() {
-        for (flags, extent) in [
-            ("", Quick),
-            ("", Full),
-            ("--suite decode", Full),
-            ("--suite all --pass decode", Quick),
-            ("--suite all --pass train", Quick),
-        ] {
-            let selection = selected(flags, extent);
-            let plan = selection.plan().expect("cases");
-            let problems = selection.sized_problems().expect("they are there");
-            let passes = |problem| selection.passes.or(passes_of(problem)).len();
-            let of_attention: usize = problems.iter().map(passes).sum();
-            let is_attention = |name: &str| find(name).is_some();
-            let run = plan.cases.iter().filter(|case| is_attention(&case.name()));
-            let skipped = plan.skipped.iter();
-            let skipped = skipped.filter(|case| is_attention(&case.problem));
-            assert_eq!(
-                run.count() + skipped.count(),
-                of_attention * Mechanism::ALL.len(),
-                "{flags}"
-            );
-            assert!(plan.skipped.iter().all(|case| !case.reason.is_empty()));
-        }
-    }
-
-    #[test]
-    fn what_is_skipped_is_said_with_the_reason() {
-        let decode = "bigbird in decode-step at n = 1,024 and 8,192, decode: it has no incremental";
-        let attention = [
-            "additive in layer at n = 4,096, 8,192 and 16,384, forward: it takes",
-            "retention in layer at n = 128, ",
-            "16,384, forward: it is causal alone",
-        ];
-        let train = "linear in han-small at n = 128, train: its attention is additive";
-        let generate = [
-            "linear in han-small at n = 128, generate: its attention is additive",
-            "lsh in gpt-small at n = 64, generate: this attention cannot go",
-            "lsh in classifier-small at n = 256, generate: it generates nothing",
-        ];
-        let models = "--suite models --mechanism linear,lsh --pass";
-        for (flags, extent, says) in [
-            ("--suite decode", Quick, &[decode][..]),
-            ("", Full, &attention),
-            (&format!("{models} train"), Quick, &[train]),
-            (&format!("{models} generate"), Quick, &generate),
-        ] {
-            let lines = skipped_lines(&planned(flags, extent).skipped).join("\n");
-            for said in says {
-                assert!(lines.contains(said), "{said} of {flags:?} in {lines}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_choice_that_leaves_nothing_or_cannot_be_says_why() {
-        let [models, han] = [
-            "the models named have no generate case",
-            "--model han --pass generate",
-        ];
-        for (flags, says) in [
-            ("--problem bert-base --seq 512", "bert-base"),
-            (
-                "--suite decode --pass train",
-                "suite decode has no train case",
-            ),
-            (
-                "--model gpt-tiny --seq 7",
-                "gpt-tiny cannot be measured at n = 7",
-            ),
-            (han, models),
-            (han, "it generates nothing"),
-        ] {
-            let error = selected(flags, Quick).cases().unwrap_err();
-            assert!(error.to_string().contains(says), "{flags}: {error}");
-        }
-    }
 }

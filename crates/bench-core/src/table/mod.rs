@@ -4,15 +4,15 @@
 mod render;
 mod words;
 
+pub use self::render::terminal;
 pub(crate) use self::render::{drawn, is_number};
-pub use self::render::{markdown, terminal};
 pub use self::words::{LEGEND, remarks, skipped_lines};
 use crate::pool::{Pooled, Ratio, distinct, group};
 use crate::record::Outcome;
 use crate::units::{bytes, count, three_digits, time};
 
 /// One problem in one pass, or all models.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Section {
     /// Problem, pass, number type.
     pub title: String,
@@ -23,7 +23,7 @@ pub struct Section {
 }
 
 /// One cell.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, serde::Serialize)]
 pub struct Cell {
     /// What it says.
     pub text: String,
@@ -204,14 +204,9 @@ fn is_best(column: &str, case: &Pooled, members: &[&Pooled]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::for_tests::{line, of_model, on};
     use crate::pool::pool;
     use crate::record::CaseLine;
-    use crate::record::tests::line;
-
-    fn on(backend: &str, mut line: CaseLine) -> CaseLine {
-        line.id.backend = backend.to_owned();
-        line
-    }
 
     fn matmul() -> CaseLine {
         let mut line = line("matmul", 1024, &[10.0]);
@@ -232,13 +227,9 @@ mod tests {
         assert_eq!(sections.len(), 1);
         let text = terminal(&sections, None);
         let row = |word: &str| {
-            text.lines()
-                .find(|line| line.contains(word))
-                .unwrap_or_else(|| panic!("no {word} in {text}"))
-                .split_whitespace()
-                .map(str::to_owned)
-                .collect::<Vec<_>>()
-                .join(" ")
+            let row = text.lines().find(|line| line.contains(word));
+            let row = row.unwrap_or_else(|| panic!("no {word} in {text}"));
+            row.split_whitespace().collect::<Vec<_>>().join(" ")
         };
         let standard = row("flex      standard");
         for said in [
@@ -254,10 +245,7 @@ mod tests {
     #[test]
     fn models_share_a_table_and_show_tokens() {
         let model = |backend: &str, subject: &str, name: &str, ms: f64| {
-            let mut line = on(backend, line(subject, 64, &[ms]));
-            line.id.problem = name.to_owned();
-            line.tokens = Some(256);
-            line
+            on(backend, of_model(name, line(subject, 64, &[ms])))
         };
         let cases = pool(&[
             model("flex", "flash", "gpt-small", 200.0),
@@ -269,21 +257,20 @@ mod tests {
         let section = &sections[0];
         assert_eq!(section.title, "models, forward, f32");
         assert_eq!(section.header[0], "model");
-        let column = |name: &str| {
+        let column = |name: &str| -> Vec<&Cell> {
             let at = section.header.iter().position(|header| *header == name);
             let at = at.unwrap_or_else(|| panic!("no {name}"));
-            section.rows.iter().map(move |row| &row[at])
+            section.rows.iter().map(|row| &row[at]).collect()
         };
-        let texts = |name: &str| {
-            column(name)
-                .map(|cell| cell.text.clone())
-                .collect::<Vec<_>>()
+        let texts = |name: &str| -> Vec<&str> {
+            let cells = column(name).into_iter();
+            cells.map(|cell| cell.text.as_str()).collect()
         };
         assert_eq!(texts("model"), ["gpt-small", "gpt-small", "han-small"]);
         assert_eq!(texts("tokens/s"), ["1280", "2560", "25600"]);
         assert_eq!(texts("vs PyTorch"), ["2.00", "1.00", "-"]);
         // The best of its own model.
-        let best: Vec<bool> = column("median").map(|cell| cell.best).collect();
+        let best: Vec<bool> = column("median").iter().map(|cell| cell.best).collect();
         assert_eq!(best, [false, true, false]);
     }
 
@@ -327,7 +314,7 @@ mod tests {
     fn a_baseline_is_one_more_column() {
         let then = pool(&[line("standard", 256, &[2.0])]);
         let now = pool(&[line("standard", 256, &[3.0])]);
-        let text = markdown(&sections(&now, Some(&then)));
+        let text = crate::report::markdown(&sections(&now, Some(&then))).expect("a table");
         assert!(
             text.contains("| vs baseline |") && text.contains("| 1.50 |"),
             "{text}"

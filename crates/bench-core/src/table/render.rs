@@ -99,33 +99,3 @@ fn range(from: &str, to: &str) -> String {
 pub(crate) fn is_number(column: &str) -> bool {
     !["case", "model", "backend", "mechanism", "by", "verdict"].contains(&column)
 }
-
-/// Tables in Markdown.
-pub fn markdown(sections: &[Section]) -> String {
-    let mut text = String::new();
-    for section in sections {
-        let _ = writeln!(text, "### {}\n", section.title);
-        let _ = writeln!(text, "| {} |", section.header.join(" | "));
-        let rule: Vec<&str> = section
-            .header
-            .iter()
-            .map(|name| if is_number(name) { "--:" } else { "---" })
-            .collect();
-        let _ = writeln!(text, "|{}|", rule.join("|"));
-        for row in &section.rows {
-            let cells: Vec<String> = row
-                .iter()
-                .map(|cell| {
-                    if cell.best {
-                        format!("**{}**", cell.text)
-                    } else {
-                        cell.text.clone()
-                    }
-                })
-                .collect();
-            let _ = writeln!(text, "| {} |", cells.join(" | "));
-        }
-        text.push('\n');
-    }
-    text
-}

@@ -1,0 +1,54 @@
+//! Runs and cases as tests of several packages need them.
+
+use serde_json::json;
+
+use crate::case::Pass;
+use crate::record::{CaseLine, RunInfo, Skipped};
+
+/// A run on this machine, whose processor has a name that must be escaped.
+pub fn run_info() -> RunInfo {
+    let mut run = RunInfo::here("2026-01-02T03:04:05Z".to_owned(), 2);
+    run.machine.cpu = "a processor <of> some & kind".to_owned();
+    run
+}
+
+/// A case of the problem `layer` that took `milliseconds`, each of them a sample.
+pub fn line(subject: &str, n: usize, milliseconds: &[f64]) -> CaseLine {
+    let seconds: Vec<f64> = milliseconds.iter().map(|ms| ms / 1e3).collect();
+    let line = json!({
+        "backend": "flex", "dtype": "f32", "problem": "layer", "n": n, "pass": "forward",
+        "subject": subject, "round": 1, "work": 1e6 * n as f64, "minimum_bytes": 1 << 20,
+        "device": "a \"<device>\" & more",
+        "outcome": { "measured": {
+            "seconds": seconds,
+            "peak": { "bytes": n * n, "how": "resident set" },
+            "error": 1e-7,
+        } },
+    });
+    serde_json::from_value(line).expect("a case")
+}
+
+/// The same of another backend.
+pub fn on(backend: &str, mut line: CaseLine) -> CaseLine {
+    line.id.backend = backend.to_owned();
+    line
+}
+
+/// The same of a model, with four tokens for each position.
+pub fn of_model(name: &str, mut line: CaseLine) -> CaseLine {
+    line.id.problem = name.to_owned();
+    line.tokens = Some(4 * line.id.n);
+    line.parameters = Some(1 << 20);
+    line
+}
+
+/// A case that is not run.
+pub fn skipped(subject: &str, n: usize, reason: &str) -> Skipped {
+    Skipped {
+        problem: "layer".to_owned(),
+        n,
+        pass: Pass::Forward,
+        subject: subject.to_owned(),
+        reason: reason.to_owned(),
+    }
+}
