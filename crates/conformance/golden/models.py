@@ -1,6 +1,6 @@
 """What small models in PyTorch compute, as golden values.
 
-PyTorch 2.9.1, seed 20170612. From the repository's root:
+PyTorch 2.9.1, seed 20170612. With the package safetensors beside it, from the repository's root:
 
     python3 crates/conformance/golden/models.py
 
@@ -12,10 +12,9 @@ import math
 import pathlib
 
 import torch
+from safetensors.torch import save_file
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
-
-import golden_file
 
 TORCH = "2.9.1"
 SEED = 20170612
@@ -219,7 +218,8 @@ def main():
         tensors |= {f"{name}.{key}": tensor for key, tensor in (weights | given).items()}
     path = here.with_suffix(".safetensors")
     metadata = {"torch": TORCH, "seed": str(SEED), "script": here.name}
-    golden_file.save(path, tensors, metadata)
+    tensors = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    save_file(tensors, path, metadata)
     checkpoint = here.with_name("gpt2.pt")
     torch.save(cases["gpt2"][0].float().state_dict(), checkpoint)
     for file in (path, checkpoint):

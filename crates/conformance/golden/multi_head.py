@@ -1,6 +1,6 @@
 """What PyTorch's nn.MultiheadAttention computes, as golden values.
 
-PyTorch 2.9.1, seed 20171206. From the repository's root:
+PyTorch 2.9.1, seed 20171206. With the package safetensors beside it, from the repository's root:
 
     python3 crates/conformance/golden/multi_head.py
 
@@ -12,8 +12,7 @@ what others are held against.
 import pathlib
 
 import torch
-
-import golden_file
+from safetensors.torch import save_file
 
 TORCH = "2.9.1"
 SEED = 20171206
@@ -101,7 +100,8 @@ def main():
         "cases": " ".join(cases),
         "script": pathlib.Path(__file__).name,
     }
-    golden_file.save(path, tensors, metadata)
+    tensors = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    save_file(tensors, path, metadata)
     print(f"{path}: {path.stat().st_size} bytes")
 
 

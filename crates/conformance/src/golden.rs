@@ -1,39 +1,87 @@
-//! Golden values as Burn tensors.
+//! Golden values: tensors that another program computed, read from the safetensors file it wrote.
 
-use burn::tensor::{Bool, Device, Tensor, TensorData};
-use zoo_oracle::{Golden, GoldenError, GoldenTensor, Numbers};
+use std::collections::BTreeMap;
 
-/// The numbers of a golden tensor as they are.
-pub fn golden_data(golden: &GoldenTensor) -> TensorData {
-    let shape = golden.shape.clone();
-    match &golden.numbers {
-        Numbers::F32(numbers) => TensorData::new(numbers.clone(), shape),
-        Numbers::F64(numbers) => TensorData::new(numbers.clone(), shape),
-        Numbers::I64(numbers) => TensorData::new(numbers.clone(), shape),
-        Numbers::Bool(numbers) => TensorData::new(numbers.clone(), shape),
+use burn::tensor::{Bool, Bytes, DType, Device, Tensor, TensorData};
+use safetensors::{Dtype, SafeTensorError, SafeTensors};
+
+/// The tensors of a file by their names.
+#[derive(Debug, Clone)]
+pub struct Golden {
+    /// What its script wrote about it: the versions and the seed, among others.
+    pub metadata: BTreeMap<String, String>,
+    /// The tensors.
+    pub tensors: BTreeMap<String, TensorData>,
+}
+
+impl Golden {
+    /// Reads what a file holds.
+    ///
+    /// # Errors
+    ///
+    /// If it is not a safetensors file.
+    ///
+    /// # Panics
+    ///
+    /// If a tensor has a type that no golden file of the project has.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, SafeTensorError> {
+        let (_, header) = SafeTensors::read_metadata(bytes)?;
+        let file = SafeTensors::deserialize(bytes)?;
+        let tensors = file.iter().map(|(name, view)| {
+            let dtype = match view.dtype() {
+                Dtype::F32 => DType::F32,
+                Dtype::F64 => DType::F64,
+                Dtype::I64 => DType::I64,
+                Dtype::BOOL => DType::Bool(burn::tensor::BoolStore::Native),
+                other => panic!("{name} holds {other:?}"),
+            };
+            let bytes = Bytes::from_bytes_vec(view.data().to_vec());
+            let data = TensorData::try_from_bytes(bytes, view.shape().to_vec(), dtype);
+            (name.to_owned(), data.expect("safetensors checked the size"))
+        });
+        Ok(Self {
+            tensors: tensors.collect(),
+            metadata: header
+                .metadata()
+                .iter()
+                .flatten()
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect(),
+        })
     }
-}
 
-/// The golden tensor of that name on a device, in the device's dtype.
-///
-/// # Errors
-///
-/// [`GoldenError::Missing`] if there is none.
-pub fn golden_tensor<const D: usize>(
-    golden: &Golden,
-    name: &str,
-    device: &Device,
-) -> Result<Tensor<D>, GoldenError> {
-    let data = golden_data(golden.tensor(name)?);
-    Ok(Tensor::from_data(data, device))
-}
+    /// Those whose names begin with `prefix`, without it: a case, or a layer of a model.
+    pub fn under(&self, prefix: &str) -> Self {
+        let tensors = self.tensors.iter().filter_map(|(name, data)| {
+            let rest = name.strip_prefix(prefix)?;
+            Some((rest.to_owned(), data.clone()))
+        });
+        Self {
+            metadata: self.metadata.clone(),
+            tensors: tensors.collect(),
+        }
+    }
 
-/// The golden mask of that name on a device, if there is one.
-pub fn golden_mask<const D: usize>(
-    golden: &Golden,
-    name: &str,
-    device: &Device,
-) -> Option<Tensor<D, Bool>> {
-    let mask = golden.tensors.get(name)?;
-    Some(Tensor::from_data(golden_data(mask), device))
+    /// The numbers of the tensor of that name.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such tensor.
+    pub fn numbers(&self, name: &str) -> Vec<f64> {
+        let data = self.tensors.get(name);
+        let data = data.unwrap_or_else(|| panic!("no golden tensor {name}"));
+        data.iter::<f64>().collect()
+    }
+
+    /// The tensor of that name on a device, in the device's dtype, if there is one.
+    pub fn tensor<const D: usize>(&self, name: &str, device: &Device) -> Option<Tensor<D>> {
+        let data = self.tensors.get(name)?;
+        Some(Tensor::from_data(data.clone(), device))
+    }
+
+    /// The mask of that name on a device, if there is one.
+    pub fn mask<const D: usize>(&self, name: &str, device: &Device) -> Option<Tensor<D, Bool>> {
+        let data = self.tensors.get(name)?;
+        Some(Tensor::from_data(data.clone(), device))
+    }
 }

@@ -2,7 +2,7 @@
 
 use burn::tensor::{Bool, DType, Device, Gradients, Tensor, TensorData};
 use zoo_attention::{AttentionOptions, Dropout, MechanismConfig, Pattern, attend};
-use zoo_oracle::{Inputs, Mask, Problem};
+use zoo_oracle::{Answer, Inputs, Mask, Mismatch, Problem, Terms, Tolerance};
 
 /// The tensors of a problem, on a device.
 #[derive(Debug, Clone)]
@@ -88,19 +88,62 @@ impl Tensors {
         }
     }
 
+    /// What a function computes of query, key, value and options.
+    pub fn apply<T>(
+        &self,
+        attend: impl FnOnce(Tensor<4>, Tensor<4>, Tensor<4>, &AttentionOptions) -> T,
+    ) -> T {
+        let [query, key, value] = [&self.query, &self.key, &self.value].map(Tensor::clone);
+        attend(query, key, value, &self.options)
+    }
+
     /// The result of a mechanism, `[batch, heads, seq_q, d_value]`.
     pub fn attend(&self, mechanism: &MechanismConfig) -> Tensor<4> {
-        let Self {
-            query, key, value, ..
-        } = self.clone();
-        attend(*mechanism, query, key, value, &self.options)
+        self.apply(|query, key, value, options| attend(*mechanism, query, key, value, options))
     }
 
     /// The result of a mechanism, and the gradients of `Σ upstream · result`.
     pub fn train(&self, mechanism: &MechanismConfig) -> (Tensor<4>, Gradients) {
         let context = self.attend(mechanism);
-        let gradients = (context.clone() * self.upstream.clone()).sum().backward();
+        let gradients = self.backward(context.clone());
         (context, gradients)
+    }
+
+    /// The gradients of `Σ upstream · context`.
+    pub fn backward(&self, context: Tensor<4>) -> Gradients {
+        (context * self.upstream.clone()).sum().backward()
+    }
+
+    /// Gradients by query, key and value; zeros where the result does not depend on one.
+    pub fn gradients_by_inputs(&self, gradients: &Gradients) -> [Vec<f32>; 3] {
+        [&self.query, &self.key, &self.value].map(|tensor| match tensor.grad(gradients) {
+            Some(gradient) => numbers(gradient),
+            None => vec![0.0; tensor.shape().num_elements()],
+        })
+    }
+
+    /// Compares gradients by query, key and value with those of the oracle. Those by query and
+    /// key are differences, and are rounded like the terms of these.
+    ///
+    /// # Errors
+    ///
+    /// The worst element of the first that is further off than `tolerance`.
+    pub fn check_gradients(
+        &self,
+        gradients: &Gradients,
+        answer: &Answer,
+        tolerance: Tolerance,
+    ) -> Result<(), Mismatch> {
+        let [d_query, d_key, d_value] = self.gradients_by_inputs(gradients);
+        let Terms {
+            d_query: of_query,
+            d_key: of_key,
+            ..
+        } = answer.terms;
+        tolerance.check_as_large_as(of_query, "d_query", &d_query, &answer.d_query)?;
+        tolerance.check_as_large_as(of_key, "d_key", &d_key, &answer.d_key)?;
+        tolerance.check("d_value", &d_value, &answer.d_value)?;
+        Ok(())
     }
 }
 

@@ -7,8 +7,9 @@
 //! ```
 
 use crate::formula::Formula;
-use crate::oracle::{add, dot, solve, vector};
+use crate::oracle::{add_row, dot, solve, vector};
 use crate::problem::{Inputs, Problem};
+use crate::score::Row;
 
 /// What [`entropy`] finds.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,12 +53,10 @@ pub fn entropy(problem: &Problem, inputs: &Inputs, upstream: &[f64]) -> Entropie
         let terms = weights.iter().filter(|&&p| p > 0.0).map(|p| p * p.ln());
         let entropy = -terms.sum::<f64>();
         found.entropy.push(entropy);
-        found.sees.push(problem.hidden_from(row).contains(&false));
-
-        let example = row / (problem.heads * problem.seq_q);
-        let head = row / problem.seq_q % problem.heads;
-        let kv_head = head / (problem.heads / problem.kv_heads);
-        let first_key = (example * problem.kv_heads + kv_head) * seq_k;
+        let Row {
+            seen, first_key, ..
+        } = Row::of(problem, row);
+        found.sees.push(!seen.is_empty());
         let query = vector(&inputs.query, row, d_head);
         for (j, &p) in weights.iter().enumerate().filter(|(_, p)| **p > 0.0) {
             let key = vector(&inputs.key, first_key + j, d_head);
@@ -67,13 +66,8 @@ pub fn entropy(problem: &Problem, inputs: &Inputs, upstream: &[f64]) -> Entropie
             };
             let d_score = -upstream * p * (p.ln() + entropy);
             let d_product = problem.scale() * bend * d_score;
-            add(
-                &mut found.d_query[row * d_head..][..d_head],
-                d_product,
-                &key,
-            );
-            let at = (first_key + j) * d_head;
-            add(&mut found.d_key[at..][..d_head], d_product, &query);
+            add_row(&mut found.d_query, row, d_product, &key);
+            add_row(&mut found.d_key, first_key + j, d_product, &query);
         }
     }
     found
@@ -83,6 +77,7 @@ pub fn entropy(problem: &Problem, inputs: &Inputs, upstream: &[f64]) -> Entropie
 mod tests {
     use super::*;
     use crate::catalogue;
+    use crate::differences::{assert_close, differences};
 
     #[test]
     fn four_alike_are_two_bits() {
@@ -103,40 +98,14 @@ mod tests {
             let upstream: Vec<f64> = (0..problem.queries())
                 .map(|row| f64::from(inputs.upstream[row * problem.d_value]))
                 .collect();
-            let loss = |inputs: &Inputs| -> f64 {
-                let found = entropy(&problem, inputs, &upstream);
-                found
-                    .entropy
-                    .iter()
-                    .zip(&upstream)
-                    .map(|(h, u)| h * u)
-                    .sum()
+            let loss = |inputs: &Inputs| {
+                let entropies = entropy(&problem, inputs, &upstream).entropy;
+                dot(&entropies, &upstream)
             };
             let found = entropy(&problem, &inputs, &upstream);
-            type Part = fn(&mut Inputs) -> &mut Vec<f32>;
-            let parts: [(&str, &[f64], Part); 2] = [
-                ("d_query", &found.d_query, |inputs| &mut inputs.query),
-                ("d_key", &found.d_key, |inputs| &mut inputs.key),
-            ];
-            for (name, by_hand, part) in parts {
-                let size = by_hand.iter().fold(0.0, |size: f64, x| size.max(x.abs()));
-                let mut moved = inputs.clone();
-                for (at, &by_hand) in by_hand.iter().enumerate() {
-                    let here = part(&mut moved)[at];
-                    let [above, below] = [here + 1e-3, here - 1e-3];
-                    part(&mut moved)[at] = above;
-                    let up = loss(&moved);
-                    part(&mut moved)[at] = below;
-                    let down = loss(&moved);
-                    part(&mut moved)[at] = here;
-                    let by_difference = (up - down) / (f64::from(above) - f64::from(below));
-                    assert!(
-                        (by_hand - by_difference).abs() <= 1e-4 * size + 1e-9,
-                        "{} {name}[{at}]: {by_hand} by hand, {by_difference} by differences",
-                        problem.name
-                    );
-                }
-            }
+            let [d_query, d_key, ..] = differences(&inputs, loss);
+            assert_close(problem.name, "d_query", &found.d_query, &d_query);
+            assert_close(problem.name, "d_key", &found.d_key, &d_key);
         }
     }
 }

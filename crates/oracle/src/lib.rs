@@ -9,7 +9,6 @@
 //! - [`small_for_tests`]: every mechanism at sizes that short sequences show it by, what sets it
 //!   apart from full attention ([`Difference`]) and what it refuses ([`Input`]);
 //! - [`RecurrentProblem`]: the same for recurrent layers, with gradients by differences;
-//! - [`Golden`]: what another program computed, read from its file;
 //! - [`Precision`] and [`Tolerance`]: how far a backend may be off, and why.
 
 mod catalogue;
@@ -18,7 +17,6 @@ mod draw;
 mod dropped;
 mod entropy;
 mod formula;
-mod golden;
 mod hashed;
 mod mask;
 mod mechanisms;
@@ -38,7 +36,6 @@ pub use differences::central_differences;
 pub use draw::normals;
 pub use entropy::{Entropies, entropy};
 pub use formula::{Features, Formula};
-pub use golden::{Golden, GoldenError, GoldenTensor, Numbers};
 pub use hashed::Hashing;
 pub use mask::Mask;
 pub use mechanisms::{Parameter, kv_heads_of};

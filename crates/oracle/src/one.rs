@@ -14,7 +14,7 @@
 //! Without noise the scores have no gradient.
 
 use crate::dropped::noise;
-use crate::oracle::{Answer, Terms, add, dot, factor, vector};
+use crate::oracle::{Answer, Terms, add_row, dot, factor, vector};
 use crate::problem::{Inputs, Problem};
 use crate::score::{Row, Score, bias_place};
 
@@ -62,17 +62,9 @@ pub(crate) fn solve_by_one(
         }
         answer.weights[at * seq_k + best] = 1.0;
         let kept = factor(problem, row.place(best));
-        add(
-            &mut answer.context[at * d_value..][..d_value],
-            kept,
-            &value(best),
-        );
+        add_row(&mut answer.context, at, kept, &value(best));
         let place = row.first_key + best;
-        add(
-            &mut answer.d_value[place * d_value..][..d_value],
-            kept,
-            &upstream,
-        );
+        add_row(&mut answer.d_value, place, kept, &upstream);
 
         let Some((temperature, _)) = sampled else {
             continue;
@@ -98,31 +90,12 @@ pub(crate) fn solve_by_one(
             }
             let d_product = scale * made.bend * d_score;
             let place = row.first_key + j;
-            add(
-                &mut answer.d_key[place * d_head..][..d_head],
-                d_product,
-                &query,
-            );
-            add(
-                &mut answer.d_query[at * d_head..][..d_head],
-                d_product,
-                &key(j),
-            );
+            add_row(&mut answer.d_key, place, d_product, &query);
+            add_row(&mut answer.d_query, at, d_product, &key(j));
         }
     }
-    let largest = |numbers: &[f32]| {
-        let size = numbers.iter().fold(0f32, |size, x| size.max(x.abs()));
-        scale.abs() * f64::from(size)
-    };
-    answer.terms = Terms {
-        d_query: d_score_terms * largest(&inputs.key),
-        d_key: d_score_terms * largest(&inputs.query),
-        d_bias: bias_squares
-            .into_iter()
-            .map(f64::sqrt)
-            .fold(d_score_terms, f64::max),
-        ..Terms::default()
-    };
+    let both = [&inputs.query[..], &inputs.key];
+    answer.terms = Terms::of(d_score_terms, bias_squares, scale, both);
     answer
 }
 

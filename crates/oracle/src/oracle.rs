@@ -79,8 +79,27 @@ pub struct Terms {
     pub d_vector: f64,
 }
 
+impl Terms {
+    /// Of gradients by scores, by a bias as the squares of what each number is the sum of, and
+    /// by `[query, key]`, which are the scores' times the other.
+    pub(crate) fn of(
+        d_score: f64,
+        bias_squares: Vec<f64>,
+        scale: f64,
+        [query, key]: [&[f32]; 2],
+    ) -> Self {
+        let of_bias = bias_squares.into_iter().map(f64::sqrt);
+        Self {
+            d_query: d_score * scale.abs() * largest(key),
+            d_key: d_score * scale.abs() * largest(query),
+            d_bias: of_bias.fold(d_score, f64::max),
+            ..Self::default()
+        }
+    }
+}
+
 impl Answer {
-    /// Room for an answer.
+    /// An answer of zeros.
     pub(crate) fn empty(problem: &Problem, inputs: &Inputs, queries: usize) -> Self {
         Self {
             context: vec![0.0; queries * problem.d_value],
@@ -269,11 +288,7 @@ pub(crate) fn solve_by_softmax<'a>(
                 bias_squares[at] += (weight * d_weight).powi(2);
             }
             let d_product = bend * d_score;
-            add(
-                &mut answer.d_value[place * d_value..][..d_value],
-                factor(j) * weight,
-                &upstream,
-            );
+            add_row(&mut answer.d_value, place, factor(j) * weight, &upstream);
             // What the product is times in the gradient by the query, and by the key.
             let (by_query, by_key) = match network {
                 None => (key, query.clone()),
@@ -282,27 +297,15 @@ pub(crate) fn solve_by_softmax<'a>(
                     let bent: Vec<f64> = (query.iter().zip(&key))
                         .map(|(q, k)| (q + k).tanh())
                         .collect();
-                    add(
-                        &mut answer.d_vector[head * d_head..][..d_head],
-                        scale * d_product,
-                        &bent,
-                    );
+                    add_row(&mut answer.d_vector, head, scale * d_product, &bent);
                     let slope: Vec<f64> = (v.iter().zip(&bent))
                         .map(|(v, t)| v * (1.0 - t * t))
                         .collect();
                     (slope.clone(), slope)
                 }
             };
-            add(
-                &mut answer.d_key[place * d_head..][..d_head],
-                scale * d_product,
-                &by_key,
-            );
-            add(
-                &mut answer.d_query[at * d_head..][..d_head],
-                scale * d_product,
-                &by_query,
-            );
+            add_row(&mut answer.d_key, place, scale * d_product, &by_key);
+            add_row(&mut answer.d_query, at, scale * d_product, &by_query);
         }
         if let Some(matrix) = &matrix {
             let d_query = &mut answer.d_query[at * d_head..][..d_head];
@@ -314,22 +317,11 @@ pub(crate) fn solve_by_softmax<'a>(
             d_query.copy_from_slice(&d_raw);
         }
     }
-    let largest = |numbers: &[f32]| {
-        // The slope of the network is at most its vector. A matrix of small numbers makes
-        // nothing larger.
-        let numbers = network.map_or(numbers, |vectors| vectors);
-        let size = numbers.iter().fold(0f32, |size, x| size.max(x.abs()));
-        scale.abs() * f64::from(size)
-    };
-    answer.terms = Terms {
-        d_query: d_score_terms * largest(&inputs.key),
-        d_key: d_score_terms * largest(&inputs.query),
-        d_bias: bias_squares
-            .into_iter()
-            .map(f64::sqrt)
-            .fold(d_score_terms, f64::max),
-        ..Terms::default()
-    };
+    // The slope of the network is at most its vector. A matrix of small numbers makes nothing
+    // larger.
+    let [query, key] =
+        [&inputs.query, &inputs.key].map(|numbers| network.map_or(numbers, |vectors| vectors));
+    answer.terms = Terms::of(d_score_terms, bias_squares, scale, [query, key]);
     answer
 }
 
@@ -364,9 +356,21 @@ pub(crate) fn add(into: &mut [f64], factor: f64, vector: &[f64]) {
     }
 }
 
+/// Adds a vector to a row of a matrix that is as wide.
+pub(crate) fn add_row(matrix: &mut [f64], row: usize, factor: f64, vector: &[f64]) {
+    let width = vector.len();
+    add(&mut matrix[row * width..][..width], factor, vector);
+}
+
+/// The largest number by size.
+pub(crate) fn largest(numbers: &[f32]) -> f64 {
+    f64::from(numbers.iter().fold(0f32, |size, x| size.max(x.abs())))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::differences::assert_close;
     use crate::{catalogue, central_differences};
 
     /// Worked on paper: q·k gives scores 0 and ln 3, so the weights are 1/4 and 3/4.
@@ -457,16 +461,7 @@ mod tests {
                 ("d_value", &answer.d_value, &d_value),
                 ("d_bias", &answer.d_bias, &d_bias),
             ] {
-                let size = by_hand.iter().fold(0.0, |m: f64, x| m.max(x.abs()));
-                for (at, (a, b)) in by_hand.iter().zip(by_difference).enumerate() {
-                    // Differences carry about 1e-6 of the gradient's size; a wrong
-                    // term shows as 1e-2 and more. 1e-9 is for a gradient of zero.
-                    assert!(
-                        (a - b).abs() <= 1e-4 * size + 1e-9,
-                        "{} {name}[{at}]: {a} by hand, {b} by differences",
-                        problem.name
-                    );
-                }
+                assert_close(problem.name, name, by_hand, by_difference);
             }
         }
     }

@@ -19,7 +19,7 @@
 //! with scores, their gradients and the `f` of dropout as those of softmax attention, and
 //! `S` the number of keys of the example.
 
-use crate::oracle::{Answer, Terms, add, dot, factor, vector};
+use crate::oracle::{Answer, Terms, add, add_row, dot, factor, largest, vector};
 use crate::problem::{Inputs, Problem};
 use crate::score::{Row, Score, bias_place};
 
@@ -37,10 +37,6 @@ pub(crate) fn solve_by_places(
     let mut answer = Answer::empty(problem, inputs, queries.len());
     let mut terms = Terms::default();
     let mut bias_squares = vec![0.0; inputs.bias.len()];
-    let largest = |numbers: &[f32]| {
-        let size = numbers.iter().fold(0f32, |size, x| size.max(x.abs()));
-        f64::from(size)
-    };
 
     for (at, &row_of_query) in queries.iter().enumerate() {
         let row = Row::of(problem, row_of_query);
@@ -101,32 +97,16 @@ pub(crate) fn solve_by_places(
             answer.weights[at * seq_k + j] = soft * near;
             let kept = factor(problem, row.place(j)) * soft * near;
             let place = row.first_key + j;
-            add(
-                &mut answer.context[at * d_value..][..d_value],
-                kept,
-                &value(j),
-            );
-            add(
-                &mut answer.d_value[place * d_value..][..d_value],
-                kept,
-                &upstream,
-            );
+            add_row(&mut answer.context, at, kept, &value(j));
+            add_row(&mut answer.d_value, place, kept, &upstream);
             let d_score = soft * (d_soft - mean);
             if let Some(at) = bias_place(problem, row.place(j)) {
                 answer.d_bias[at] += d_score;
                 bias_squares[at] += (soft * d_soft).powi(2);
             }
             let d_product = scale * made.bend * d_score;
-            add(
-                &mut answer.d_key[place * d_head..][..d_head],
-                d_product,
-                &query,
-            );
-            add(
-                &mut answer.d_query[at * d_head..][..d_head],
-                d_product,
-                &key(j),
-            );
+            add_row(&mut answer.d_key, place, d_product, &query);
+            add_row(&mut answer.d_query, at, d_product, &key(j));
             d_place += soft * d_soft * away(j) / square;
             d_place_terms += (soft * d_soft * away(j) / square).abs();
             let term = (soft * d_soft).abs();
@@ -139,11 +119,7 @@ pub(crate) fn solve_by_places(
         let slope = p * (1.0 - share);
         // Made of exponentials, the tanh of a small number is rounded like 1.
         terms.d_vector = terms.d_vector.max(d_place_terms * slope);
-        add(
-            &mut answer.d_vector[row.head * d_head..][..d_head],
-            d_place * slope,
-            &u,
-        );
+        add_row(&mut answer.d_vector, row.head, d_place * slope, &u);
         let bent: Vec<f64> = v.iter().zip(&u).map(|(v, u)| v * (1.0 - u * u)).collect();
         for (x, matrix_row) in matrix.iter().enumerate() {
             let into = (row.head * d_head + x) * d_head;
@@ -167,6 +143,7 @@ pub(crate) fn solve_by_places(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::differences::{assert_close, slopes};
     use crate::{Formula, Mask, solve};
 
     fn problem(vectors: &[f32], matrices: &[f32]) -> Problem {
@@ -198,30 +175,14 @@ mod tests {
             let pairs = context.iter().zip(&inputs.upstream);
             pairs.map(|(o, u)| o * f64::from(*u)).sum()
         };
-        let by_difference = |numbers: &[f32], loss: &dyn Fn(&[f32]) -> f64| -> Vec<f64> {
-            let moved = |at: usize, by: f32| {
-                let mut moved = numbers.to_vec();
-                moved[at] += by;
-                (f64::from(moved[at]), loss(&moved))
-            };
-            (0..numbers.len())
-                .map(|at| {
-                    let ((above, up), (below, down)) = (moved(at, 1e-3), moved(at, -1e-3));
-                    (up - down) / (above - below)
-                })
-                .collect()
-        };
-        let d_vector = by_difference(&vectors, &|vectors| loss(vectors, &matrices));
-        let d_matrix = by_difference(&matrices, &|matrices| loss(&vectors, matrices));
+        let d_vector = slopes(&vectors, |vectors| loss(vectors, &matrices));
+        let d_matrix = slopes(&matrices, |matrices| loss(&vectors, matrices));
         for (name, by_hand, by_difference) in [
             ("d_vector", &answer.d_vector, &d_vector),
             ("d_matrix", &answer.d_matrix, &d_matrix),
         ] {
-            let size = by_hand.iter().fold(0.0, |m: f64, x| m.max(x.abs()));
-            assert!(size > 0.0, "{name} is nothing");
-            for (a, b) in by_hand.iter().zip(by_difference) {
-                assert!((a - b).abs() <= 1e-4 * size, "{name}: {a} and {b}");
-            }
+            assert!(by_hand.iter().any(|x| *x != 0.0), "{name} is nothing");
+            assert_close("predicted", name, by_hand, by_difference);
         }
     }
 

@@ -13,8 +13,9 @@
 //! ```
 
 use crate::formula::Features;
-use crate::oracle::{Answer, add, dot, vector};
+use crate::oracle::{Answer, add, add_row, dot, vector};
 use crate::problem::{Inputs, Problem};
+use crate::score::Row;
 
 /// Solves `problem` for some of its queries by `features`, or, where there are none, by
 /// the products themselves, forgotten by `decays`.
@@ -56,20 +57,21 @@ pub(crate) fn solve_by_products(
         .collect();
 
     for (at, &row) in queries.iter().enumerate() {
-        let example = row / (problem.heads * problem.seq_q);
-        let head = row / problem.seq_q % problem.heads;
+        let Row {
+            head,
+            i,
+            first_key,
+            seen,
+            ..
+        } = Row::of(problem, row);
         let kv_head = head / (problem.heads / problem.kv_heads);
-        let first_key = (example * problem.kv_heads + kv_head) * seq_k;
-        let i = row % problem.seq_q;
-
         let query = scaled(&inputs.query, row, query_scale);
         answer.largest_score = answer.largest_score.max(largest_exponent(&query));
         let of_query = of(&query);
         let upstream = vector(&inputs.upstream, row, d_value);
-        let hidden = problem.hidden_from(row);
         // Place, what is left of it at that distance, product.
-        let seen: Vec<(usize, f64, f64)> = (0..seq_k)
-            .filter(|&j| !hidden[j])
+        let seen: Vec<(usize, f64, f64)> = seen
+            .into_iter()
             .map(|j| {
                 // Both counted from the end, where query and key are level.
                 let distance = (problem.seq_q - i).abs_diff(seq_k - j) as i32;
@@ -103,11 +105,7 @@ pub(crate) fn solve_by_products(
         for (j, fade, product) in seen {
             let place = first_key + j;
             let d_weight = dot(&upstream, &vector(&inputs.value, place, d_value));
-            add(
-                &mut answer.d_value[place * d_value..][..d_value],
-                product / total,
-                &upstream,
-            );
+            add_row(&mut answer.d_value, place, product / total, &upstream);
             let key = &mut keys[place];
             let d_product = fade * (d_weight - mean) / total;
             add(&mut d_of_query, d_product, &key.features);
@@ -118,21 +116,13 @@ pub(crate) fn solve_by_products(
             add(&mut key.terms, terms, &of_query);
         }
         let d_query = back(&query, &d_of_query);
-        add(
-            &mut answer.d_query[at * d_head..][..d_head],
-            query_scale,
-            &d_query,
-        );
+        add_row(&mut answer.d_query, at, query_scale, &d_query);
         let terms = query_scale.abs() * largest(&back(&query, &terms_of_query));
         answer.terms.d_query = answer.terms.d_query.max(terms);
     }
     for (place, key) in keys.iter().enumerate() {
         let d_key = back(&key.key, &key.d);
-        add(
-            &mut answer.d_key[place * d_head..][..d_head],
-            key_scale,
-            &d_key,
-        );
+        add_row(&mut answer.d_key, place, key_scale, &d_key);
         let terms = key_scale.abs() * largest(&back(&key.key, &key.terms));
         answer.terms.d_key = answer.terms.d_key.max(terms);
         answer.largest_score = answer.largest_score.max(largest_exponent(&key.key));

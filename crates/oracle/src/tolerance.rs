@@ -83,6 +83,16 @@ impl Tolerance {
         self.check_as_large_as(0.0, what, got, want)
     }
 
+    /// [`check`](Self::check) for two results that were both computed in `f32`.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn compare(&self, what: &str, got: &[f32], want: &[f32]) -> Result<f64, Mismatch> {
+        let want: Vec<f64> = want.iter().copied().map(f64::from).collect();
+        self.check(what, got, &want)
+    }
+
     /// [`check`](Self::check) for a tensor that may be the small rest of larger numbers:
     /// its scale is at least `least`.
     ///

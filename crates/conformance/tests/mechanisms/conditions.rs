@@ -3,22 +3,15 @@
 //! done about it.
 
 use burn::tensor::Device;
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Failed;
 use zoo_attention::{AttentionShape, Hashing, Lsh, MechanismConfig};
-use zoo_conformance::Tensors;
+use zoo_conformance::{Tensors, Test};
 use zoo_oracle::{Problem, find};
 
-pub(crate) fn trials(device: &Device) -> Vec<Trial> {
-    let (tiles, hashes) = (device.clone(), device.clone());
-    vec![
-        Trial::test("conditions/tiles-are-skipped-and-split", move || {
-            tiles_are_skipped_and_split(&tiles)
-        }),
-        Trial::test("conditions/chunks-split-hashes", move || {
-            chunks_split_hashes(&hashes)
-        }),
-    ]
-}
+pub(crate) const TESTS: &[(&str, Test)] = &[
+    ("tiles-are-skipped-and-split", tiles_are_skipped_and_split),
+    ("chunks-split-hashes", chunks_split_hashes),
+];
 
 const TILE: [usize; 2] = [64, 64];
 
@@ -88,9 +81,11 @@ fn chunks_split_hashes(device: &Device) -> Result<(), Failed> {
         // One chunk holds everything; a single position has one hash.
         let wanted = [bucket < problem.seq_k, bucket > 1];
         let got = splits_hashes(&mechanism, &problem, device)?;
-        if got != wanted {
-            return Err(format!("{}: {got:?} instead of {wanted:?}", problem.name).into());
-        }
+        assert!(
+            got == wanted,
+            "{}: {got:?} instead of {wanted:?}",
+            problem.name
+        );
     }
     Ok(())
 }

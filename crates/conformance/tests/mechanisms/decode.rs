@@ -1,49 +1,29 @@
 //! Mechanisms one place after the other, with all that options may say.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use zoo_attention::mechanisms::SlidingWindow;
-
 use burn::tensor::{Bool, DType, Device, Distribution, Tensor};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Failed;
+use zoo_attention::mechanisms::SlidingWindow;
 use zoo_attention::{
     AttentionOptions, DecodeCache, KvCache, Mechanism, MechanismConfig, MultiHeadAttentionConfig,
     Pattern, alibi_slopes, attend,
 };
 use zoo_backend::{Dtype, Opened};
-use zoo_conformance::{differs_from_full, numbers};
-use zoo_oracle::{Mask, Precision, small_for_tests};
+use zoo_conformance::{Suite, Test, differs_from_full, is_refused, is_refused_with, numbers, same};
+use zoo_oracle::{Mask, small_for_tests};
 
-use crate::misuses::is_refused;
-
-type Test = fn(&Device) -> Result<(), Failed>;
-
-pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
-    let device = &opened.device;
-    let trial = |&(name, test): &(&str, Test)| {
-        let device = device.clone();
-        Trial::test(format!("decode/{name}"), move || test(&device))
-    };
+pub(crate) fn trials(suite: &mut Suite, opened: &Opened) {
     // A second dtype: NdArray has no half types, and a GPU may have no f64.
     let other = match opened.dtypes.contains(&Dtype::F16) {
         true => DType::F16,
         false => DType::F64,
     };
-    type WithDtype = fn(&Device, DType) -> Result<(), Failed>;
-    let with_dtypes: [(&str, WithDtype); 2] = [
-        (
-            "a-refused-append-changes-nothing",
-            a_refused_append_changes_nothing,
-        ),
-        (
-            "a-refused-step-changes-nothing",
-            a_refused_step_changes_nothing,
-        ),
-    ];
-    let with_dtypes = with_dtypes.into_iter().map(|(name, test)| {
-        let device = device.clone();
-        Trial::test(format!("decode/{name}"), move || test(&device, other))
+    suite.add_table("decode/", TESTS);
+    suite.add("decode/a-refused-append-changes-nothing", move |device| {
+        a_refused_append_changes_nothing(device, other)
     });
-    TESTS.iter().map(trial).chain(with_dtypes).collect()
+    suite.add("decode/a-refused-step-changes-nothing", move |device| {
+        a_refused_step_changes_nothing(device, other)
+    });
 }
 
 /// Query, key and value of 2 examples with 2 heads.
@@ -92,15 +72,6 @@ fn last_is_the_same(
     let [query, key, value] = tensors.clone();
     let all = attend(*mechanism, query, key, value, at_once);
     same(got, all.slice_dim(2, places - 1..places))
-}
-
-fn same(got: Tensor<4>, want: Tensor<4>) -> Result<(), Failed> {
-    let want: Vec<f64> = numbers(want).into_iter().map(f64::from).collect();
-    // Both sides are rounded.
-    Precision::F32
-        .backward(0.0)
-        .check("result", &numbers(got), &want)?;
-    Ok(())
 }
 
 /// In the first example the first three places are padding before a prompt.
@@ -230,9 +201,7 @@ const TESTS: &[(&str, Test)] = &[
             .init(device);
         let cache = attention.decode_cache(1).map_err(|e| e.to_string())?;
         is_refused(
-            || {
-                attention.step(Tensor::zeros([1, 1, 8], device), &mut cache.clone());
-            },
+            || attention.step(Tensor::zeros([1, 1, 8], device), &mut cache.clone()),
             "multi-head attention: a place is query, key and value: kdim and vdim must be \
              d_model = 8, got [4, 8]",
         )
@@ -295,34 +264,29 @@ fn a_refused_append_changes_nothing(device: &Device, other: DType) -> Result<(),
             cache.append(rows_of(&key, 0..3), rows_of(&value, 0..3));
         }
         for (what, [key, value], message) in refused.clone() {
-            let append = AssertUnwindSafe(|| cache.append(key, value));
-            let Err(panic) = catch_unwind(append) else {
-                return Err(format!("{name}: {what} was accepted").into());
-            };
-            match panic.downcast_ref::<String>() {
-                Some(said) if said.contains(message) => {}
-                said => return Err(format!("{name}: {what} is refused with {said:?}").into()),
-            }
+            is_refused_with(|| cache.append(key, value), message)
+                .map_err(|error| format!("{name}: {what}: {error:?}"))?;
         }
-        if cache.len() != 3 {
-            return Err(format!("{name}: {} positions instead of 3", cache.len()).into());
-        }
+        assert!(
+            cache.len() == 3,
+            "{name}: {} positions instead of 3",
+            cache.len()
+        );
         let appended = |cache: &mut KvCache| {
             let rows = cache.append(rows_of(&key, 3..5), rows_of(&value, 3..5));
             rows.map(numbers)
         };
         let (got, expected) = (appended(&mut cache), appended(&mut untouched));
-        if got != expected {
-            return Err(format!("{name}: {got:?} instead of {expected:?}").into());
-        }
+        assert!(got == expected, "{name}: {got:?} instead of {expected:?}");
         let zeros = got
             .iter()
             .flatten()
             .filter(|number| **number == 0.0)
             .count();
-        if zeros > 0 {
-            return Err(format!("{name}: {zeros} zeros among rows of which none is").into());
-        }
+        assert!(
+            zeros <= 0,
+            "{name}: {zeros} zeros among rows of which none is"
+        );
     }
     Ok(())
 }
@@ -353,15 +317,15 @@ fn a_refused_step_changes_nothing(device: &Device, other: DType) -> Result<(), F
             [fitting(), fitting(), zeros([2, 2, 1, 5])],
             [zeros([2, 2, 1, 5]), zeros([2, 2, 1, 5]), fitting()],
         ] {
-            if catch_unwind(AssertUnwindSafe(|| step(&mut cache, refused))).is_ok() {
-                return Err(format!("{mechanism:?}: what does not fit was accepted").into());
-            }
+            is_refused_with(|| step(&mut cache, refused), "")
+                .map_err(|error| format!("{mechanism:?}: {error:?}"))?;
         }
         let got = numbers(step(&mut cache, at(&tensors, 3)));
         let expected = numbers(step(&mut untouched, at(&tensors, 3)));
-        if got != expected || cache.len() != 4 {
-            return Err(format!("{mechanism:?}: {got:?} instead of {expected:?}").into());
-        }
+        assert!(
+            got == expected && cache.len() == 4,
+            "{mechanism:?}: {got:?} instead of {expected:?}"
+        );
     }
     Ok(())
 }

@@ -2,51 +2,40 @@
 
 use burn::module::Module;
 use burn::tensor::{DType, Device, Distribution, Tensor, TensorData};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Failed;
 use zoo_attention::{
     AttentionOptions, Mechanism, MechanismConfig, MultiHeadAttention, MultiHeadAttentionConfig,
     Pattern, PytorchWeights, entropy, entropy_penalty, which_body,
 };
 use zoo_backend::Opened;
-use zoo_conformance::{Tensors, differs_from_full, numbers};
+use zoo_conformance::{Suite, Tensors, Test, differs_from_full, numbers};
 use zoo_oracle::{Mask, Precision, Problem, SMALL_HEADS, SMALL_SEQUENCE, find, small_for_tests};
 
 use crate::multi_head::{Descent, shared};
 
-pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
-    let device = &opened.device;
-    let mut trials = Vec::new();
+pub(crate) fn trials(suite: &mut Suite, opened: &Opened) {
     for name in PROBLEMS {
-        let device = device.clone().autodiff();
-        trials.push(Trial::test(format!("entropy/{name}"), move || {
-            matches_the_oracle(name, &device)
-        }));
+        suite.add_training(format!("entropy/{name}"), move |device| {
+            matches_the_oracle(name, device)
+        });
     }
-    trials.extend(Mechanism::ALL.into_iter().map(|mechanism| {
-        let device = device.clone();
-        Trial::test(format!("entropy/multi-head/{mechanism}"), move || {
-            heads_are_as_spread_out_as_their_weights(mechanism, &device)
-        })
-    }));
+    for mechanism in Mechanism::ALL {
+        suite.add(format!("entropy/multi-head/{mechanism}"), move |device| {
+            heads_are_as_spread_out_as_their_weights(mechanism, device)
+        });
+    }
     for (word, dtype) in crate::half_types(opened) {
-        let device = device.clone();
-        trials.push(Trial::test(
-            format!("entropy/{word}-is-not-rounded"),
-            move || half_precision_is_not_rounded(dtype, &device),
-        ));
+        suite.add(format!("entropy/{word}-is-not-rounded"), move |device| {
+            half_precision_is_not_rounded(dtype, device)
+        });
     }
-    let mut tests = TESTS.to_vec();
-    // All pairs of 16,384 places: seconds where tiles are single calls.
-    let one = Tensor::<4>::zeros([1, 1, 1, 1], device);
+    suite.add_table("entropy/", TESTS);
+    // All pairs of 16,384 positions: seconds where tiles are single calls.
+    let one = Tensor::<4>::zeros([1, 1, 1, 1], &opened.device);
     let body = which_body(&one, &one, &one, &AttentionOptions::new());
     if body.to_string().starts_with("cpu") {
-        tests.push(("of-a-long-sequence", of_a_long_sequence));
+        suite.add("entropy/of-a-long-sequence", of_a_long_sequence);
     }
-    trials.extend(tests.into_iter().map(|(name, test)| {
-        let device = device.clone();
-        Trial::test(format!("entropy/{name}"), move || test(&device))
-    }));
-    trials
 }
 
 /// Without the matrix, and with it where something is done to scores: softcap, ALiBi and
@@ -83,9 +72,7 @@ fn matches_the_oracle(name: &str, device: &Device) -> Result<(), Failed> {
     let tensors = Tensors::new(&problem, &inputs, device).require_grad();
     let (query, key) = (tensors.query.clone(), tensors.key.clone());
     let got = entropy(query, key, &tensors.options);
-    if got.dims() != dims {
-        return Err(format!("{:?} instead of {dims:?}", got.dims()).into());
-    }
+    assert!(got.dims() == dims, "{:?} instead of {dims:?}", got.dims());
     let weighted = Tensor::<3>::from_data(TensorData::new(upstream.clone(), dims), device);
     let gradients = (got.clone() * weighted).sum().backward();
 
@@ -96,9 +83,10 @@ fn matches_the_oracle(name: &str, device: &Device) -> Result<(), Failed> {
         return Err(format!("an entropy of {below}").into());
     }
     for (row, (&got, &sees)) in entropies.iter().zip(&want.sees).enumerate() {
-        if !sees && got != 0.0 {
-            return Err(format!("query {row} sees nothing and has an entropy of {got}").into());
-        }
+        assert!(
+            sees || got == 0.0,
+            "query {row} sees nothing and has an entropy of {got}"
+        );
     }
     // The difference of two numbers as large as scores, which the tolerance grows with: what
     // is left may be nothing, and is judged as one.
@@ -173,9 +161,10 @@ fn heads_are_as_spread_out_as_their_weights(
         });
         let seeing = seeing.count();
         // The last query is level with the last key, and each sees the one it is level with.
-        if seeing != keys {
-            return Err(format!("{seeing} queries see something instead of {keys}").into());
-        }
+        assert!(
+            seeing == keys,
+            "{seeing} queries see something instead of {keys}"
+        );
         want.push(terms.sum::<f64>() / seeing as f64);
     }
     // Scores of queries and keys this large are up to 20.
@@ -193,15 +182,15 @@ fn heads_are_as_spread_out_as_their_weights(
 fn half_precision_is_not_rounded(dtype: DType, device: &Device) -> Result<(), Failed> {
     let zeros = |seq: usize| Tensor::<4>::zeros([1, 1, seq, 4], (device, dtype));
     let got = entropy(zeros(2), zeros(1000), &AttentionOptions::new());
-    if got.dtype() != DType::F32 {
-        return Err(format!("{:?} instead of F32", got.dtype()).into());
-    }
+    assert!(
+        got.dtype() == DType::F32,
+        "{:?} instead of F32",
+        got.dtype()
+    );
     let (got, want) = (numbers(got), [1000f64.ln(); 2]);
     Precision::F32.forward(0.0).check("entropy", &got, &want)?;
     Ok(())
 }
-
-type Test = fn(&Device) -> Result<(), Failed>;
 
 const TESTS: &[(&str, Test)] = &[
     ("of-keys-that-are-alike", |device| {
@@ -231,11 +220,11 @@ const TESTS: &[(&str, Test)] = &[
         let sharper = entropy_after_learning(1.0, device)?;
         let wider = entropy_after_learning(-1.0, device)?;
         // Of six keys: at most ln 6, which is 1.79. On the CPU: 1.27, 1.08 and 1.43.
-        if sharper < without - 0.1 && wider > without + 0.1 {
-            Ok(())
-        } else {
-            Err(format!("{without} without, {sharper} and {wider} with it").into())
-        }
+        assert!(
+            sharper < without - 0.1 && wider > without + 0.1,
+            "{without} without, {sharper} and {wider} with it"
+        );
+        Ok(())
     }),
 ];
 

@@ -1,26 +1,27 @@
 //! Fully masked rows, padding, NaN and refused inputs, for every mechanism at
 //! [small sizes](small_for_tests).
 
-use burn::tensor::{Device, Gradients};
-use libtest_mimic::{Failed, Trial};
+use burn::tensor::Device;
+use libtest_mimic::Failed;
 use zoo_attention::{Mechanism, MechanismConfig};
-use zoo_conformance::{Tensors, all_queries, differs_from_full, given, judge_context, numbers};
+use zoo_conformance::{
+    Suite, Tensors, all_queries, differs_from_full, given, is_refused_with, judge_context, numbers,
+};
 use zoo_oracle::{
-    Input, Inputs, Mask, Precision, Problem, SMALL_HEADS, SMALL_SEQUENCE, padding_reaches,
-    small_for_tests, solve,
+    Difference, Input, Inputs, Mask, Precision, Problem, SMALL_HEADS, SMALL_SEQUENCE, find,
+    padding_reaches, small_for_tests, solve,
 };
 
-use crate::misuses::is_refused_with;
+use crate::hidden::same;
 
 type Test = fn(Mechanism, &Device) -> Result<(), Failed>;
 
-pub(crate) fn trials(mechanism: Mechanism, device: &Device) -> impl Iterator<Item = Trial> {
-    TESTS.iter().map(move |(name, test)| {
-        let device = device.clone();
-        Trial::test(format!("{mechanism}/{name}"), move || {
-            test(mechanism, &device)
-        })
-    })
+pub(crate) fn trials(mechanism: Mechanism, suite: &mut Suite) {
+    for (name, test) in TESTS {
+        suite.add(format!("{mechanism}/{name}"), move |device| {
+            test(mechanism, device)
+        });
+    }
 }
 
 const TESTS: &[(&str, Test)] = &[
@@ -39,16 +40,7 @@ const TESTS: &[(&str, Test)] = &[
     ("fully-masked-rows-are-zero", |mechanism, device| {
         let config = small_for_tests(mechanism);
         let plain = Problem::small_for(&config);
-        // The first keys of one example are padding, and all of the other.
-        let padding = [3, SMALL_SEQUENCE].map(|padded| {
-            let is_padding = |key: usize| key < padded;
-            (0..SMALL_SEQUENCE).map(is_padding).collect()
-        });
-        let by_padding = Problem {
-            mask: Mask::All(vec![Mask::Causal, Mask::KeyPadding(padding.to_vec())]),
-            ..plain.clone()
-        };
-        fully_masked_rows_are_zero(&config, &by_padding, device)?;
+        fully_masked_rows_are_zero(&config, &with_padding(plain.clone()), device)?;
         match Input::DenseMask.refused_by(mechanism) {
             None => {
                 let by_mask = Input::DenseMask.added_to(plain);
@@ -66,7 +58,40 @@ const TESTS: &[(&str, Test)] = &[
             Some(_) => Ok(()),
         }
     }),
-    ("nan-is-seen-where-it-is-visible", nan_is_seen),
+    ("nan-is-seen-where-it-is-visible", |mechanism, device| {
+        let config = small_for_tests(mechanism);
+        let problem = Problem::small_for(&config);
+        is_seen_where_visible(&config, &problem, 5, f32::NAN, device)?;
+        if Difference::of(mechanism) != Difference::None {
+            return Ok(());
+        }
+        let tiles = find("several-tiles").expect("a problem of the catalogue");
+        for number in [f32::NAN, f32::INFINITY] {
+            is_seen_where_visible(&config, &tiles, 70, number, device)?;
+        }
+        Ok(())
+    }),
+    (
+        "a-plain-mask-serves-a-training-tensor",
+        |mechanism, device| {
+            let config = small_for_tests(mechanism);
+            let plain = Problem::small_for(&config);
+            let problem = match Input::DenseMask.refused_by(mechanism) {
+                None => Input::DenseMask.added_to(plain),
+                Some(_) => with_padding(plain),
+            };
+            let of = |device: &Device| Tensors::new(&problem, &problem.inputs(), device);
+            let masked = of(device);
+            let training = Tensors {
+                options: masked.options.clone(),
+                ..of(&device.clone().autodiff())
+            };
+            let tolerance = Precision::F32.forward(0.0);
+            let [want, got] = [masked, training].map(|tensors| numbers(tensors.attend(&config)));
+            tolerance.compare("context", &got, &want)?;
+            Ok(())
+        },
+    ),
     ("refuses-what-it-cannot-compute", |mechanism, device| {
         let config = small_for_tests(mechanism);
         for input in Input::ALL {
@@ -82,6 +107,18 @@ const TESTS: &[(&str, Test)] = &[
     }),
 ];
 
+/// A causal problem in which the first keys of one example are padding, and all of the other.
+fn with_padding(problem: Problem) -> Problem {
+    let padding = [3, SMALL_SEQUENCE].map(|padded| {
+        let is_padding = |key: usize| key < padded;
+        (0..SMALL_SEQUENCE).map(is_padding).collect()
+    });
+    Problem {
+        mask: Mask::All(vec![Mask::Causal, Mask::KeyPadding(padding.to_vec())]),
+        ..problem
+    }
+}
+
 /// A row that sees nothing is exactly zero, has no gradient, and reaches no other.
 fn fully_masked_rows_are_zero(
     config: &MechanismConfig,
@@ -94,9 +131,12 @@ fn fully_masked_rows_are_zero(
     let masked: Vec<usize> = (0..problem.queries())
         .filter(|&row| solved.hidden_from(row).iter().all(|&hidden| hidden))
         .collect();
-    if masked.is_empty() || masked.len() == problem.queries() {
-        return Err(format!("{} of {} rows are masked", masked.len(), problem.queries()).into());
-    }
+    assert!(
+        !masked.is_empty() && masked.len() != problem.queries(),
+        "{} of {} rows are masked",
+        masked.len(),
+        problem.queries()
+    );
     let (context, gradients) = tensors.train(config);
     judge_context(
         config,
@@ -106,7 +146,7 @@ fn fully_masked_rows_are_zero(
         context.clone(),
     )?;
     let answer = solve(&solved, &tensors.inputs());
-    let [d_query, d_key, d_value] = gradients_of(&tensors, &gradients);
+    let [d_query, d_key, d_value] = tensors.gradients_by_inputs(&gradients);
     let context = numbers(context);
     for row in masked {
         is_zero("the result", row, &context, problem.d_value)?;
@@ -118,26 +158,20 @@ fn fully_masked_rows_are_zero(
         }
     }
     let finite = [&d_query, &d_key, &d_value];
-    match finite.iter().all(|d| d.iter().all(|x| x.is_finite())) {
-        true => Ok(()),
-        false => Err("a gradient is not finite".into()),
-    }
+    assert!(
+        finite.iter().all(|d| d.iter().all(|x| x.is_finite())),
+        "a gradient is not finite"
+    );
+    Ok(())
 }
 
 fn is_zero(what: &str, row: usize, numbers: &[f32], width: usize) -> Result<(), Failed> {
     let own = &numbers[row * width..][..width];
-    match own.iter().all(|&x| x == 0.0) {
-        true => Ok(()),
-        false => Err(format!("{what} of row {row} is {own:?}").into()),
-    }
-}
-
-/// Gradients by query, key and value; zeros for one that the result does not depend on.
-fn gradients_of(tensors: &Tensors, gradients: &Gradients) -> [Vec<f32>; 3] {
-    [&tensors.query, &tensors.key, &tensors.value].map(|tensor| {
-        let gradient = tensor.grad(gradients);
-        numbers(gradient.unwrap_or_else(|| tensor.clone().inner().zeros_like()))
-    })
+    assert!(
+        own.iter().all(|&x| x == 0.0),
+        "{what} of row {row} is {own:?}"
+    );
+    Ok(())
 }
 
 /// A sequence with large numbers behind its end, which key lengths hide, gives the results and
@@ -177,7 +211,7 @@ fn padding_changes_nothing(
     let of = |problem: &Problem, inputs: &Inputs| {
         let tensors = Tensors::new(problem, inputs, device).require_grad();
         let (context, gradients) = tensors.train(config);
-        let [d_query, d_key, d_value] = gradients_of(&tensors, &gradients);
+        let [d_query, d_key, d_value] = tensors.gradients_by_inputs(&gradients);
         [numbers(context), d_query, d_key, d_value]
     };
     let widths = [alone.d_value, alone.d_head, alone.d_head, alone.d_value];
@@ -200,9 +234,10 @@ fn padding_changes_nothing(
         }
         let is_of_key = name == "d_key" || name == "d_value";
         let of_padding = || heads().flat_map(|head| &head[SMALL_SEQUENCE * width..]);
-        if is_of_key && of_padding().any(|&x| x != 0.0) {
-            return Err(format!("{name} of padding is not zero").into());
-        }
+        assert!(
+            !is_of_key || !of_padding().any(|&x| x != 0.0),
+            "{name} of padding is not zero"
+        );
     }
     match padding_reaches(config) {
         Some(reason) if !differs => Err(format!("padding changed nothing, though {reason}").into()),
@@ -211,72 +246,89 @@ fn padding_changes_nothing(
 }
 
 /// NaN in a query makes its row NaN. NaN in a key or a value makes the rows NaN that see it:
-/// it is never dropped. Other heads stay as they are, number by number, and so do other rows of
-/// a query that is NaN.
+/// it is never dropped. Other heads stay as they are but for rounding, and so do other rows of a
+/// query that is NaN. The same holds for infinity in a query or a value, of which rows may be
+/// anything else than they were.
 ///
 /// `lsh` reads no keys, and a query that is NaN is a key to others and may be sorted anywhere:
 /// of it, other rows of the same head may change. `hard` shows the NaN of a value to those who
 /// chose it.
-fn nan_is_seen(mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
-    let config = small_for_tests(mechanism);
-    let problem = Problem::small_for(&config);
+fn is_seen_where_visible(
+    config: &MechanismConfig,
+    problem: &Problem,
+    position: usize,
+    number: f32,
+    device: &Device,
+) -> Result<(), Failed> {
     let inputs = problem.inputs();
-    let tensors = Tensors::new(&problem, &inputs, device);
-    let clean = numbers(tensors.attend(&config));
-    let weights = solve(&given(&config, &problem, &tensors), &inputs).weights;
+    let tensors = Tensors::new(problem, &inputs, device);
+    let clean = numbers(tensors.attend(config));
+    let weights = solve(&given(config, problem, &tensors), &inputs).weights;
 
-    let (seq, group) = (problem.seq_q, problem.heads / problem.kv_heads);
-    // The sixth position of the second example's last head, and of the head it shares.
-    let position = 5;
-    let head = 2 * problem.heads - 1;
-    let row = head * seq + position;
-    let key = head / group * seq + position;
+    let (seq_q, seq_k) = (problem.seq_q, problem.seq_k);
+    let group = problem.heads / problem.kv_heads;
+    // That position of the last example's last head, and of the head it shares.
+    let head = problem.batch * problem.heads - 1;
+    let row = head * seq_q + position;
+    let key = head / group * seq_k + position;
     let heads_of_key = head / group * group..head / group * group + group;
     let (d_head, d_value) = (problem.d_head, problem.d_value);
+    let is_lsh = config.mechanism() == Mechanism::Lsh;
 
-    // Of each row, whether it stayed, and whether it is NaN in its first number.
+    // Of each row, whether it stayed, and whether it shows the number.
     let rows = |spoil: &dyn Fn(&mut Inputs)| -> Vec<(bool, bool)> {
         let mut inputs = inputs.clone();
         spoil(&mut inputs);
-        let spoilt = numbers(Tensors::new(&problem, &inputs, device).attend(&config));
+        let spoilt = numbers(Tensors::new(problem, &inputs, device).attend(config));
         (spoilt.chunks(d_value).zip(clean.chunks(d_value)))
-            .map(|(spoilt, clean)| (spoilt == clean, spoilt[0].is_nan()))
+            .map(|(spoilt, clean)| {
+                let stayed = same(clean, spoilt);
+                (stayed, !stayed && (spoilt[0].is_nan() || !number.is_nan()))
+            })
             .collect()
     };
-    let is_own_head = |other: usize| heads_of_key.contains(&(other / seq));
+    let is_own_head = |other: usize| heads_of_key.contains(&(other / seq_q));
 
-    let by_query = rows(&|inputs| inputs.query[row * d_head] = f32::NAN);
-    for (other, (stayed, is_nan)) in by_query.into_iter().enumerate() {
-        let may_change = mechanism == Mechanism::Lsh && other / seq == head;
+    let by_query = rows(&|inputs| inputs.query[row * d_head] = number);
+    for (other, (stayed, is_shown)) in by_query.into_iter().enumerate() {
+        let may_change = is_lsh && other / seq_q == head;
         match other == row {
-            true if !is_nan => return Err("NaN in a query is not in its row".into()),
-            false if !stayed && !may_change => {
-                return Err(format!("NaN in query {row} is in row {other}").into());
-            }
-            _ => {}
+            true => assert!(is_shown, "{number} in a query is not in its row"),
+            false => assert!(
+                stayed || may_change,
+                "{number} in query {row} is in row {other}"
+            ),
         }
     }
-    let mut seeing = 0;
-    let by_value = rows(&|inputs| inputs.value[key * d_value] = f32::NAN);
-    let by_key = rows(&|inputs| inputs.key[key * d_head] = f32::NAN);
-    for (what, rows) in [("value", by_value), ("key", by_key)] {
-        for (other, (stayed, is_nan)) in rows.into_iter().enumerate() {
-            let sees = is_own_head(other) && weights[other * seq + position] != 0.0;
-            let is_read = what == "value" || mechanism != Mechanism::Lsh;
+    let mut spoilt = vec![(
+        "value",
+        rows(&|inputs| inputs.value[key * d_value] = number),
+    )];
+    if number.is_nan() {
+        spoilt.push(("key", rows(&|inputs| inputs.key[key * d_head] = number)));
+    }
+    for (what, rows) in spoilt {
+        let is_read = what == "value" || !is_lsh;
+        let mut seeing = 0;
+        for (other, (stayed, is_shown)) in rows.into_iter().enumerate() {
+            let sees = is_own_head(other) && weights[other * seq_k + position] != 0.0;
             if sees && is_read {
                 seeing += 1;
-                if !is_nan {
-                    return Err(format!("row {other} sees a {what} that is NaN, and is not").into());
-                }
+                assert!(
+                    is_shown,
+                    "row {other} sees {number} in a {what}, and is not"
+                );
             }
             let may_change = is_own_head(other) && is_read;
-            if !stayed && !may_change {
-                return Err(format!("NaN in {what} {key} is in row {other}").into());
-            }
+            assert!(
+                stayed || may_change,
+                "{number} in {what} {key} is in row {other}"
+            );
         }
+        assert!(
+            seeing > 0 || !is_read,
+            "nobody sees the {what} that is {number}"
+        );
     }
-    match seeing {
-        0 => Err("nobody sees the key that is NaN".into()),
-        _ => Ok(()),
-    }
+    Ok(())
 }

@@ -2,22 +2,23 @@
 //! the oracle's, and times the values they are the mechanism's own result.
 
 use burn::tensor::{DType, Device, Distribution, Tensor};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Failed;
 use zoo_attention::{
     AttentionOptions, Mechanism, MechanismConfig, MultiHeadAttentionConfig, Pattern, Positions,
     explain, standard,
 };
 use zoo_backend::Opened;
-use zoo_conformance::{Tensors, differs_from_full, given, numbers, takes};
+use zoo_conformance::{
+    Suite, Tensors, Test, differs_from_full, given, is_refused, numbers, same, takes,
+};
 use zoo_oracle::{
     Mask, Precision, Problem, SMALL_HEADS, SMALL_SEQUENCE, Tolerance, find, small_for_tests, solve,
 };
 
-pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
-    let mut trials = Vec::new();
+pub(crate) fn trials(suite: &mut Suite, opened: &Opened) {
     let mut mechanisms = crate::others::mechanisms();
-    mechanisms.push(("standard", MechanismConfig::from(Mechanism::Standard)));
-    mechanisms.push(("flash", MechanismConfig::from(Mechanism::Flash)));
+    mechanisms.push(("standard", Mechanism::Standard.into()));
+    mechanisms.push(("flash", Mechanism::Flash.into()));
     for (name, mechanism) in mechanisms {
         for problem in PROBLEMS {
             let problem = Problem {
@@ -28,31 +29,23 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
             if !takes(&mechanism, &problem) {
                 continue;
             }
-            let (mechanism, device) = (mechanism, opened.device.clone());
-            let trial = format!("explain/{name}/{}", problem.name);
-            trials.push(Trial::test(trial, move || {
-                says_what_was_done(&mechanism, &problem, DType::F32, &device)
-            }));
+            suite.add(format!("explain/{name}/{}", problem.name), move |device| {
+                says_what_was_done(&mechanism, &problem, DType::F32, device)
+            });
         }
         for (word, dtype) in crate::half_types(opened) {
-            let (mechanism, device) = (mechanism, opened.device.clone());
-            trials.push(Trial::test(format!("explain/{name}/{word}"), move || {
+            suite.add(format!("explain/{name}/{word}"), move |device| {
                 let [problem, _] = crate::others::aligned_problems(&mechanism);
-                says_what_was_done(&mechanism, &problem, dtype, &device)
-            }));
+                says_what_was_done(&mechanism, &problem, dtype, device)
+            });
         }
     }
-    trials.extend(Mechanism::ALL.into_iter().map(|mechanism| {
-        let device = opened.device.clone();
-        Trial::test(format!("explain/multi-head/{mechanism}"), move || {
-            a_layer_says_what_it_did(mechanism, &device)
-        })
-    }));
-    trials.extend(TESTS.iter().map(|(name, test)| {
-        let device = opened.device.clone();
-        Trial::test(format!("explain/{name}"), move || test(&device))
-    }));
-    trials
+    for mechanism in Mechanism::ALL {
+        suite.add(format!("explain/multi-head/{mechanism}"), move |device| {
+            a_layer_says_what_it_did(mechanism, device)
+        });
+    }
+    suite.add_table("explain/", TESTS);
 }
 
 /// More keys, more queries, rows that see nothing, shared heads, every kind of mask, and
@@ -93,9 +86,11 @@ fn says_what_was_done(
     let (query, key) = (tensors.query.clone(), tensors.key.clone());
     let explained = explain(*mechanism, query, key, &tensors.options, &rows);
     let dims = [problem.batch, problem.heads, rows.len(), problem.seq_k];
-    if explained.dims() != dims {
-        return Err(format!("{:?} instead of {dims:?}", explained.dims()).into());
-    }
+    assert!(
+        explained.dims() == dims,
+        "{:?} instead of {dims:?}",
+        explained.dims()
+    );
     let explained = numbers(explained);
     let result = numbers(tensors.attend(mechanism));
 
@@ -169,10 +164,8 @@ fn a_layer_says_what_it_did(mechanism: Mechanism, device: &Device) -> Result<(),
     let got = attention.output.forward(context.reshape([2, 3, 16]));
     let all = attention.forward(x.clone(), x.clone(), x, Pattern::Causal);
     let want = rows.map(|row| all.clone().slice_dim(1, row..row + 1));
-    crate::multi_head::same(got, Tensor::cat(want.to_vec(), 1))
+    same(got, Tensor::cat(want.to_vec(), 1))
 }
-
-type Test = fn(&Device) -> Result<(), Failed>;
 
 const TESTS: &[(&str, Test)] = &[
     ("has-the-gradient-of-weights-that-are-held", |device| {
@@ -186,7 +179,7 @@ const TESTS: &[(&str, Test)] = &[
             let weights = match is_explained {
                 true => explain(Mechanism::Flash, query, key, &tensors.options, &rows),
                 false => {
-                    let all = standard(query, key, tensors.value, &tensors.options).weights;
+                    let all = tensors.apply(standard).weights;
                     let some = rows.map(|row| all.clone().slice_dim(2, row..row + 1));
                     Tensor::cat(some.to_vec(), 2)
                 }
@@ -197,10 +190,8 @@ const TESTS: &[(&str, Test)] = &[
         for (got, want) in gradients(true).into_iter().zip(gradients(false)) {
             let got = got.ok_or("weights depend on queries and keys")?;
             let want = want.ok_or("as held ones do")?;
-            let want: Vec<f64> = want.into_iter().map(f64::from).collect();
-            Precision::F32
-                .backward(0.0)
-                .check("gradient", &got, &want)?;
+            let tolerance = Precision::F32.backward(0.0);
+            tolerance.compare("gradient", &got, &want)?;
         }
         Ok(())
     }),
@@ -233,7 +224,7 @@ const TESTS: &[(&str, Test)] = &[
 
 fn refused(device: &Device, rows: &[usize], message: &str) -> Result<(), Failed> {
     let zeros = || Tensor::<4>::zeros([1, 1, 3, 2], device);
-    crate::misuses::is_refused(
+    is_refused(
         || {
             let options = AttentionOptions::new();
             explain(Mechanism::Flash, zeros(), zeros(), &options, rows);

@@ -4,9 +4,9 @@
 //! row must not spoil the gradients of the others, which share its keys and values.
 
 use burn::tensor::Device;
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Failed;
 use zoo_attention::{Mechanism, MechanismConfig};
-use zoo_conformance::{Tensors, given, numbers, takes};
+use zoo_conformance::{Suite, Tensors, given, numbers, takes};
 use zoo_oracle::{Formula, Inputs, Mask, Precision, Problem, solve};
 
 use crate::others;
@@ -28,27 +28,23 @@ const SCORES: [(&str, f64); 3] = [("1e3", 1e3), ("1e6", 1e6), ("1e10", 1e10)];
 /// The row of each head whose keys all have the constant.
 const CONSTANT_ROW: usize = 70;
 
-pub(crate) fn trials(device: &Device) -> Vec<Trial> {
-    let device = device.clone().autodiff();
-    let both = [Mechanism::Standard, Mechanism::Flash].map(MechanismConfig::from);
-    let mut trials = Vec::new();
-    for mechanism in both {
+pub(crate) fn trials(suite: &mut Suite) {
+    for mechanism in [Mechanism::Standard, Mechanism::Flash] {
+        let config = MechanismConfig::from(mechanism);
         for (name, constant) in CONSTANTS {
             for learns in [false, true] {
                 let pass = if learns { "and-learns" } else { "alone" };
-                let (own, on) = (mechanism, device.clone());
-                let name = format!("{}/masked-by/{name}/{pass}", mechanism.mechanism());
-                let problem = masked(&own).expect("it takes a bias");
-                trials.push(Trial::test(name, move || {
-                    masked_by(&own, &problem, constant, learns, &on)
-                }));
+                let problem = masked(&config).expect("it takes a bias");
+                let name = format!("{mechanism}/masked-by/{name}/{pass}");
+                suite.add_training(name, move |device| {
+                    masked_by(&config, &problem, constant, learns, device)
+                });
             }
         }
         for (name, size) in SCORES {
             for seq_q in [150, 5] {
-                let (own, on) = (mechanism, device.clone());
-                let name = format!("{}/scores-of/{name}/queries-{seq_q}", mechanism.mechanism());
-                trials.push(Trial::test(name, move || scores_of(&own, size, seq_q, &on)));
+                let name = format!("{mechanism}/scores-of/{name}/queries-{seq_q}");
+                suite.add_training(name, move |device| scores_of(&config, size, seq_q, device));
             }
         }
     }
@@ -61,14 +57,13 @@ pub(crate) fn trials(device: &Device) -> Vec<Trial> {
             continue;
         };
         for (constant_name, constant) in [CONSTANTS[2], CONSTANTS[5]] {
-            let (own, problem, on) = (mechanism, problem.clone(), device.clone());
+            let problem = problem.clone();
             let name = format!("{name}/masked-by/{constant_name}/alone");
-            trials.push(Trial::test(name, move || {
-                masked_by(&own, &problem, constant, false, &on)
-            }));
+            suite.add_training(name, move |device| {
+                masked_by(&mechanism, &problem, constant, false, device)
+            });
         }
     }
-    trials
 }
 
 /// A problem of several tiles with a bias, with as many key and value heads as the mechanism
@@ -147,9 +142,10 @@ fn masked_by(
             // What is left of the scores depends on how they are rounded; but it is a mean of
             // the values.
             let largest = inputs.value.iter().fold(0f32, |most, x| most.max(x.abs()));
-            if !got.iter().all(|x| x.abs() <= 1.001 * largest) {
-                return Err(format!("row {row} is no mean of values: {got:?}").into());
-            }
+            assert!(
+                got.iter().all(|x| x.abs() <= 1.001 * largest),
+                "row {row} is no mean of values: {got:?}"
+            );
         } else if f64::from(constant) <= -1e30 {
             // Nothing is left of the scores in f64 either: all weights are equal, or none.
             usual.check(&format!("context of row {row}"), got, want)?;
@@ -213,11 +209,10 @@ fn sums_agree(problem: &Problem, inputs: &Inputs, d_value: &[f32]) -> Result<(),
     {
         for x in 0..width {
             let (got, want) = (sum(d_value, x), sum(upstream, x));
-            if (got - want).abs() > 1e-3 {
-                return Err(
-                    format!("head {head}: gradients of values sum to {got}, not {want}").into(),
-                );
-            }
+            assert!(
+                (got - want).abs() <= 1e-3,
+                "head {head}: gradients of values sum to {got}, not {want}"
+            );
         }
     }
     Ok(())
@@ -243,29 +238,17 @@ fn scores_of(
         .iter_mut()
         .for_each(|x| *x /= problem.spread as f32);
     let answer = solve(&problem, &inputs);
-    if answer.largest_score < size {
-        return Err(format!("scores up to {:e} only", answer.largest_score).into());
-    }
+    assert!(
+        answer.largest_score >= size,
+        "scores up to {:e} only",
+        answer.largest_score
+    );
     let tensors = Tensors::new(&problem, &inputs, device).require_grad();
     let (context, gradients) = tensors.train(mechanism);
     // The second best key of some row may be near enough to count at the smallest size.
     let of_size = size.min(1e3);
     let forward = Precision::F32.forward(of_size);
     forward.check("context", &numbers(context), &answer.context)?;
-    let backward = Precision::F32.backward(of_size);
-    let all = [
-        (
-            "d_query",
-            &tensors.query,
-            &answer.d_query,
-            answer.terms.d_query,
-        ),
-        ("d_key", &tensors.key, &answer.d_key, answer.terms.d_key),
-        ("d_value", &tensors.value, &answer.d_value, 0.0),
-    ];
-    for (name, tensor, want, least) in all {
-        let got = numbers(tensor.grad(&gradients).expect("the result depends on it"));
-        backward.check_as_large_as(least, name, &got, want)?;
-    }
+    tensors.check_gradients(&gradients, &answer, Precision::F32.backward(of_size))?;
     Ok(())
 }

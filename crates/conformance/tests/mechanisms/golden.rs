@@ -2,32 +2,31 @@
 //! PyTorch gave: `golden/multi_head.py` wrote down what that is.
 
 use burn::tensor::{Device, Tensor, TensorData};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Failed;
 use zoo_attention::{
     Mechanism, MultiHeadAttention, MultiHeadAttentionConfig, Pattern, PytorchWeights,
     PytorchWeightsError,
 };
-use zoo_conformance::{golden_data, golden_mask, golden_tensor, numbers};
-use zoo_oracle::{Golden, Precision, Tolerance};
+use zoo_conformance::{Golden, Suite, numbers};
+use zoo_oracle::{Precision, Tolerance};
 
-pub(crate) fn trials(device: &Device) -> Vec<Trial> {
+pub(crate) fn trials(suite: &mut Suite) {
     let golden = golden();
-    let mut trials = Vec::new();
     for case in golden.metadata["cases"].split(' ') {
         for mechanism in [Mechanism::Standard, Mechanism::Flash] {
-            let device = device.clone().autodiff();
             let golden = golden.under(&format!("{case}."));
             let name = format!("golden/pytorch-{case}/{mechanism}");
-            trials.push(Trial::test(name, move || {
-                gives_the_same(&golden, mechanism, &device)
-            }));
+            suite.add_training(name, move |device| {
+                gives_the_same(&golden, mechanism, device)
+            });
         }
     }
-    trials.extend(TESTS.iter().map(|(name, test)| {
-        let (device, golden) = (device.clone(), golden.under("self."));
-        Trial::test(format!("golden/{name}"), move || test(&golden, &device))
-    }));
-    trials
+    for (name, test) in TESTS {
+        let golden = golden.under("self.");
+        suite.add(format!("golden/{name}"), move |device| {
+            test(&golden, device)
+        });
+    }
 }
 
 fn golden() -> Golden {
@@ -36,16 +35,12 @@ fn golden() -> Golden {
 }
 
 fn weights(golden: &Golden) -> PytorchWeights {
-    let weights = golden.under("weights.").tensors;
-    let weights = weights.iter();
-    weights
-        .map(|(name, tensor)| (name.clone(), golden_data(tensor)))
-        .collect()
+    golden.under("weights.").tensors.into_iter().collect()
 }
 
 /// A module of the sizes of a case, before it has its weights.
 fn module(golden: &Golden, mechanism: Mechanism, device: &Device) -> MultiHeadAttention {
-    let size = |name: &str| golden.tensors.get(name).map(|tensor| tensor.shape[2]);
+    let size = |name: &str| golden.tensors.get(name).map(|tensor| tensor.shape()[2]);
     let heads: usize = golden.metadata["heads"].parse().expect("a number");
     let has_bias = golden.tensors.contains_key("weights.in_proj_bias");
     MultiHeadAttentionConfig::new(size("query").expect("every case has one"), heads)
@@ -61,12 +56,14 @@ fn module(golden: &Golden, mechanism: Mechanism, device: &Device) -> MultiHeadAt
 
 fn gives_the_same(golden: &Golden, mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
     let attention = module(golden, mechanism, device).with_pytorch_weights(weights(golden))?;
-    let input = |name: &str| golden_tensor::<3>(golden, name, device).map(Tensor::require_grad);
-    let query = input("query")?;
-    let key = input("key").unwrap_or_else(|_| query.clone());
-    let value = input("value").unwrap_or_else(|_| key.clone());
-    let causal = golden_mask::<2>(golden, "attn_mask", device);
-    let padding = golden_mask::<2>(golden, "key_padding_mask", device).map(Pattern::KeyPadding);
+    let input = |name: &str| golden.tensor::<3>(name, device).map(Tensor::require_grad);
+    let query = input("query").ok_or("every case has one")?;
+    let key = input("key").unwrap_or_else(|| query.clone());
+    let value = input("value").unwrap_or_else(|| key.clone());
+    let causal = golden.mask::<2>("attn_mask", device);
+    let padding = golden
+        .mask("key_padding_mask", device)
+        .map(Pattern::KeyPadding);
     // PyTorch's mask as it is, and what it stands for.
     let patterns = match causal {
         Some(mask) => vec![Pattern::Dense(mask.unsqueeze()), Pattern::Causal],
@@ -84,7 +81,9 @@ fn gives_the_same(golden: &Golden, mechanism: Mechanism, device: &Device) -> Res
         // worst seen on the CPU is 13 units, of a gradient.
         let forward = Precision::F32.forward(0.0);
         same(golden, "output", output.clone(), forward)?;
-        let upstream = golden_tensor::<3>(golden, "upstream", device)?;
+        let upstream = golden
+            .tensor::<3>("upstream", device)
+            .ok_or("every case has one")?;
         let gradients = (output * upstream).sum().backward();
         for (name, input) in [("query", &query), ("key", &key), ("value", &value)] {
             if golden.tensors.contains_key(name) {
@@ -117,7 +116,7 @@ fn gives_the_same(golden: &Golden, mechanism: Mechanism, device: &Device) -> Res
 }
 
 fn same(golden: &Golden, name: &str, got: Tensor<3>, tolerance: Tolerance) -> Result<(), Failed> {
-    let want = golden.tensor(name)?.numbers.to_f64();
+    let want = golden.numbers(name);
     let got = numbers(got);
     tolerance.check(name, &got, &want)?;
     Ok(())
@@ -130,18 +129,16 @@ const TESTS: &[(&str, Test)] = &[
         let script = include_str!("../../golden/multi_head.py");
         let [torch, seed] = ["torch", "seed"].map(|key| &golden.metadata[key]);
         let head = format!("PyTorch {torch}, seed {seed}.");
-        match script.contains(&head) {
-            true => Ok(()),
-            false => Err(format!("the script does not begin with \"{head}\"").into()),
-        }
+        assert!(
+            script.contains(&head),
+            "the script does not begin with \"{head}\""
+        );
+        Ok(())
     }),
     ("weights-that-do-not-fit-are-named", |golden, device| {
         let with = |change: fn(&mut Vec<(String, TensorData)>)| {
             let weights = golden.under("weights.").tensors;
-            let mut weights: Vec<(String, TensorData)> = weights
-                .iter()
-                .map(|(name, tensor)| (name.clone(), golden_data(tensor)))
-                .collect();
+            let mut weights: Vec<(String, TensorData)> = weights.into_iter().collect();
             change(&mut weights);
             let weights: PytorchWeights = weights.into_iter().collect();
             let module = module(golden, Mechanism::Flash, device);
@@ -179,9 +176,7 @@ const TESTS: &[(&str, Test)] = &[
                 "bias_k is none of the weights this module has",
             ),
         ] {
-            if got.as_deref() != Some(want) {
-                return Err(format!("{got:?} instead of {want}").into());
-            }
+            assert!(got.as_deref() == Some(want), "{got:?} instead of {want}");
         }
         Ok(())
     }),
@@ -193,9 +188,10 @@ const TESTS: &[(&str, Test)] = &[
                 _ => module.output.bias = None,
             }
             let refused = module.with_pytorch_weights(weights(golden)).err();
-            if refused != Some(PytorchWeightsError::NoBias { key, projection }) {
-                return Err(format!("{projection}: {refused:?}").into());
-            }
+            assert!(
+                refused == Some(PytorchWeightsError::NoBias { key, projection }),
+                "{projection}: {refused:?}"
+            );
         }
         Ok(())
     }),

@@ -1,30 +1,21 @@
 //! Attention to one key: which, its weights, and what has no gradient.
 
 use burn::tensor::{Device, Tensor};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Failed;
 use zoo_attention::{AttentionOptions, Choice, Pattern, hard};
-use zoo_conformance::{Tensors, numbers};
+use zoo_conformance::{Suite, Tensors, Test, is_refused, numbers};
 use zoo_oracle::{Formula, Precision, Problem, find, solve};
 
-type Test = fn(&Device) -> Result<(), Failed>;
-
-pub(crate) fn trials(device: &Device) -> Vec<Trial> {
-    let mut trials = Vec::new();
+pub(crate) fn trials(suite: &mut Suite) {
     for name in PROBLEMS {
-        let autodiff = device.clone().autodiff();
-        trials.push(Trial::test(format!("hard/{name}/best"), move || {
-            the_best_alone(name, &autodiff)
-        }));
-        let device = device.clone();
-        trials.push(Trial::test(format!("hard/{name}/weights"), move || {
-            weights_are_one_or_nothing(name, &device)
-        }));
+        suite.add_training(format!("hard/{name}/best"), move |device| {
+            the_best_alone(name, device)
+        });
+        suite.add(format!("hard/{name}/weights"), move |device| {
+            weights_are_one_or_nothing(name, device)
+        });
     }
-    trials.extend(TESTS.iter().map(|(name, test)| {
-        let device = device.clone();
-        Trial::test(format!("hard/{name}"), move || test(&device))
-    }));
-    trials
+    suite.add_table("hard/", TESTS);
 }
 
 /// Options, shared heads, more keys and more queries, rows that see nothing.
@@ -44,15 +35,9 @@ fn the_best_alone(name: &str, device: &Device) -> Result<(), Failed> {
     };
     let inputs = problem.inputs();
     let tensors = Tensors::new(&problem, &inputs, device).require_grad();
-    let Tensors {
-        query,
-        key,
-        value,
-        upstream,
-        options,
-    } = tensors.clone();
-    let attended = hard(query, key, value, Choice::Best, &options);
-    let gradients = (attended.context.clone() * upstream).sum().backward();
+    let attended =
+        tensors.apply(|query, key, value, options| hard(query, key, value, Choice::Best, options));
+    let gradients = tensors.backward(attended.context.clone());
     let answer = solve(&problem, &inputs);
     let exact = Precision::F32.forward(0.0);
     exact.check("context", &numbers(attended.context), &answer.context)?;
@@ -62,13 +47,9 @@ fn the_best_alone(name: &str, device: &Device) -> Result<(), Failed> {
         .backward(0.0)
         .check("d_value", &numbers(by_value), &answer.d_value)?;
     let others = [&tensors.query, &tensors.key];
-    match others
-        .iter()
-        .any(|tensor| tensor.grad(&gradients).is_some())
-    {
-        true => Err("a choice has a gradient".into()),
-        false => Ok(()),
-    }
+    let is_none = |tensor: &&Tensor<4>| tensor.grad(&gradients).is_none();
+    assert!(others.iter().all(is_none), "a choice has a gradient");
+    Ok(())
 }
 
 fn weights_are_one_or_nothing(name: &str, device: &Device) -> Result<(), Failed> {
@@ -78,20 +59,16 @@ fn weights_are_one_or_nothing(name: &str, device: &Device) -> Result<(), Failed>
         ..find(name).expect("a problem of the catalogue")
     };
     let inputs = problem.inputs();
-    let Tensors {
-        query,
-        key,
-        value,
-        options,
-        ..
-    } = Tensors::new(&problem, &inputs, device);
+    let tensors = Tensors::new(&problem, &inputs, device);
     let choice = Choice::Sampled { temperature, seed };
-    let attended = hard(query, key, value, choice, &options);
+    let attended =
+        tensors.apply(|query, key, value, options| hard(query, key, value, choice, options));
     let want = solve(&problem, &inputs).weights;
     for (at, (got, want)) in numbers(attended.weights).iter().zip(&want).enumerate() {
-        if f64::from(*got) != *want {
-            return Err(format!("weight {at} is {got} instead of {want}").into());
-        }
+        assert!(
+            f64::from(*got) == *want,
+            "weight {at} is {got} instead of {want}"
+        );
     }
     Ok(())
 }
@@ -120,19 +97,18 @@ const TESTS: &[(&str, Test)] = &[
             );
             for row in got.chunks(seq_k) {
                 let later = row[1..].iter().any(|&weight| weight != 0.0);
-                if row[0] != 1.0 || later {
-                    return Err(format!("{row:?}").into());
-                }
+                assert!(row[0] == 1.0 && !later, "{row:?}");
             }
         }
         // Of those that are seen.
         let window = Pattern::Window { left: 1, right: 0 };
         let options = AttentionOptions::new().with_pattern(window);
         let got = weights(&ones(3), &ones(3), Choice::Best, &options);
-        match got == [1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0] {
-            true => Ok(()),
-            false => Err(format!("{got:?}").into()),
-        }
+        assert!(
+            got == [1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0],
+            "{got:?}"
+        );
+        Ok(())
     }),
     ("takes-a-key-as-often-as-softmax-weighs-it", |device| {
         const QUERIES: usize = 4000;
@@ -156,14 +132,13 @@ const TESTS: &[(&str, Test)] = &[
             let share = taken as f64 / QUERIES as f64;
             let error = (expected * (1.0 - expected) / QUERIES as f64).sqrt();
             // Five standard errors.
-            if (share - expected).abs() > 5.0 * error {
-                return Err(format!("key {key}: {share} instead of {expected}").into());
-            }
+            assert!(
+                (share - expected).abs() <= 5.0 * error,
+                "key {key}: {share} instead of {expected}"
+            );
         }
-        match got == other {
-            true => Err("another seed chose the same".into()),
-            false => Ok(()),
-        }
+        assert!(got != other, "another seed chose the same");
+        Ok(())
     }),
     ("a-bias-of-minus-infinity-hides", |device| {
         let infinity = f32::NEG_INFINITY;
@@ -178,27 +153,9 @@ const TESTS: &[(&str, Test)] = &[
         };
         for choice in [Choice::Best, sampled] {
             let got = weights(&query, &key, choice, &options);
-            if got != [0.0, 1.0, 0.0, 0.0, 0.0, 0.0] {
-                return Err(format!("{choice:?}: {got:?}").into());
-            }
+            assert!(got == [0.0, 1.0, 0.0, 0.0, 0.0, 0.0], "{choice:?}: {got:?}");
         }
         Ok(())
-    }),
-    ("a-plain-mask-serves-a-training-tensor", |device| {
-        let problem = find("dense-mask").expect("a problem of the catalogue");
-        let inputs = problem.inputs();
-        let plain = Tensors::new(&problem, &inputs, device);
-        let training = Tensors::new(&problem, &inputs, &device.clone().autodiff());
-        let of = |tensors: &Tensors| {
-            let Tensors {
-                query, key, value, ..
-            } = tensors.clone();
-            numbers(hard(query, key, value, Choice::Best, &plain.options).context)
-        };
-        match of(&plain) == of(&training) {
-            true => Ok(()),
-            false => Err("training chose otherwise".into()),
-        }
     }),
     ("misuse/a-temperature-of-zero", |device| {
         let zeros = || Tensor::<4>::zeros([1, 2, 3, 4], device);
@@ -206,10 +163,8 @@ const TESTS: &[(&str, Test)] = &[
             temperature: 0.0,
             seed: 0,
         };
-        crate::misuses::is_refused(
-            || {
-                hard(zeros(), zeros(), zeros(), choice, &AttentionOptions::new());
-            },
+        is_refused(
+            || hard(zeros(), zeros(), zeros(), choice, &AttentionOptions::new()),
             "hard attention: a temperature must be from 1e-6 to 1e6, got 0",
         )
     }),

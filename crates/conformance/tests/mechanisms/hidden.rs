@@ -3,10 +3,10 @@
 //!
 //! Padding is often left as it was allocated, and zero times NaN is NaN.
 
-use burn::tensor::{Device, Tensor};
-use libtest_mimic::{Failed, Trial};
+use burn::tensor::Device;
+use libtest_mimic::Failed;
 use zoo_attention::{Mechanism, MechanismConfig};
-use zoo_conformance::{Tensors, numbers, takes};
+use zoo_conformance::{Suite, Tensors, numbers, takes};
 use zoo_oracle::{Inputs, Mask, Problem};
 
 use crate::others;
@@ -18,35 +18,26 @@ const GARBAGE: [(&str, f32); 3] = [
     ("minus-infinity", f32::NEG_INFINITY),
 ];
 
-pub(crate) fn trials(device: &Device) -> Vec<Trial> {
+pub(crate) fn trials(suite: &mut Suite) {
     let both = [
         ("standard", Mechanism::Standard.into()),
         ("flash", Mechanism::Flash.into()),
     ];
-    let mut trials = Vec::new();
     for (name, mechanism) in both.into_iter().chain(others::mechanisms()) {
         for (garbage_name, garbage) in GARBAGE {
-            let (of_padding, on) = (mechanism, device.clone().autodiff());
-            trials.push(Trial::test(
-                format!("{name}/hidden/{garbage_name}-in-padding"),
-                move || in_padding(&of_padding, &on, garbage),
-            ));
+            let trial = format!("{name}/hidden/{garbage_name}-in-padding");
+            suite.add_training(trial, move |device| in_padding(&mechanism, device, garbage));
             let Some(problem) = taken(&mechanism, &Mask::Causal) else {
                 continue;
             };
-            let (mechanism, on) = (mechanism, device.clone());
-            trials.push(Trial::test(
-                format!("{name}/hidden/{garbage_name}-in-the-future"),
-                move || in_the_future(&mechanism, &problem, &on, garbage),
-            ));
+            let trial = format!("{name}/hidden/{garbage_name}-in-the-future");
+            suite.add(trial, move |device| {
+                in_the_future(&mechanism, &problem, device, garbage)
+            });
         }
-        let on = device.clone().autodiff();
-        trials.push(Trial::test(
-            format!("{name}/hidden/finite-inputs-may-be-assumed"),
-            move || assumed_finite(&mechanism, &on),
-        ));
+        let trial = format!("{name}/hidden/finite-inputs-may-be-assumed");
+        suite.add_training(trial, move |device| assumed_finite(&mechanism, device));
     }
-    trials
 }
 
 /// A problem over several tiles of every kernel with such a mask, and as many key and value
@@ -77,16 +68,8 @@ fn padded(mechanism: &MechanismConfig) -> Problem {
 /// The context, and the gradients by query, key and value.
 fn results(mechanism: &MechanismConfig, tensors: &Tensors) -> [Vec<f32>; 4] {
     let (context, gradients) = tensors.train(mechanism);
-    let gradient = |tensor: &Tensor<4>| {
-        let gradient = tensor.grad(&gradients);
-        gradient.map_or_else(|| vec![0.0; tensor.shape().num_elements()], numbers)
-    };
-    [
-        numbers(context),
-        gradient(&tensors.query),
-        gradient(&tensors.key),
-        gradient(&tensors.value),
-    ]
+    let [d_query, d_key, d_value] = tensors.gradients_by_inputs(&gradients);
+    [numbers(context), d_query, d_key, d_value]
 }
 
 /// Whether two results are the same but for rounding. What holds garbage may be computed by
@@ -106,9 +89,7 @@ fn assumed_finite(mechanism: &MechanismConfig, device: &Device) -> Result<(), Fa
     });
     let names = ["context", "d_query", "d_key", "d_value"];
     for (name, (checked, assumed)) in names.iter().zip(checked.iter().zip(&assumed)) {
-        if !same(checked, assumed) {
-            return Err(format!("{name} changed").into());
-        }
+        assert!(same(checked, assumed), "{name} changed");
     }
     Ok(())
 }
@@ -136,16 +117,15 @@ fn in_padding(mechanism: &MechanismConfig, device: &Device, garbage: f32) -> Res
             .chunks(widths[at])
             .zip(dirty[at].chunks(widths[at]));
         for (row, (clean, dirty)) in rows.enumerate() {
-            if !same(clean, dirty) {
-                return Err(format!("{name} of row {row}: {clean:?} became {dirty:?}").into());
-            }
+            assert!(
+                same(clean, dirty),
+                "{name} of row {row}: {clean:?} became {dirty:?}"
+            );
         }
     }
     // Without this, two results of nothing would be equal as well.
     for (name, clean) in ["context", "d_value"].iter().zip([&clean[0], &clean[3]]) {
-        if clean.iter().all(|x| *x == 0.0) {
-            return Err(format!("{name} is zero").into());
-        }
+        assert!(!clean.iter().all(|x| *x == 0.0), "{name} is zero");
     }
     Ok(())
 }
@@ -176,16 +156,18 @@ fn in_the_future(
     let mut shown = 0;
     for (row, (clean, dirty)) in rows.enumerate() {
         let sees = row % problem.seq_q >= FIRST;
-        if !sees && !same(clean, dirty) {
-            return Err(format!("row {row}: {clean:?} became {dirty:?}").into());
-        }
+        assert!(
+            sees || same(clean, dirty),
+            "row {row}: {clean:?} became {dirty:?}"
+        );
         shown += usize::from(sees && dirty.iter().any(|x| !x.is_finite()));
     }
     // A query that sees NaN must show it. Those of `local-p` look where they are told to.
     let looks_anywhere = mechanism.mechanism() == Mechanism::LocalP;
-    if garbage.is_nan() && shown == 0 && !looks_anywhere {
-        return Err("no row that sees NaN shows it".into());
-    }
+    assert!(
+        !garbage.is_nan() || shown != 0 || looks_anywhere,
+        "no row that sees NaN shows it"
+    );
     Ok(())
 }
 

@@ -1,39 +1,16 @@
 //! Attention to the keys that hash as the query does.
 
 use burn::tensor::{Bool, Device, Tensor, TensorData};
-use libtest_mimic::{Failed, Trial};
-use zoo_attention::{
-    AttentionOptions, Dropout, Hashing, Lsh, MechanismConfig, Pattern, lsh, standard,
-};
-use zoo_conformance::{
-    Tensors, all_queries, check_forward, check_gradients, judge_gradients, numbers,
-};
+use libtest_mimic::Failed;
+use zoo_attention::{AttentionOptions, Hashing, Lsh, MechanismConfig, Pattern, lsh, standard};
+use zoo_conformance::{Suite, Tensors, Test, all_queries, is_refused, judge_gradients, numbers};
 use zoo_oracle::{Mask, Precision, Problem};
 
-pub(crate) fn trials(device: &Device) -> Vec<Trial> {
-    let mut trials = Vec::new();
+pub(crate) fn trials(suite: &mut Suite, device: &Device) {
     for (mechanism, problem) in problems() {
-        let name = format!("lsh/{}", problem.name);
-        trials.push(crate::judged(format!("{name}/forward"), {
-            let (mechanism, problem, device) = (mechanism, problem.clone(), device.clone());
-            move || check_forward(&mechanism, &problem, &device)
-        }));
-        let device = device.clone();
-        trials.push(crate::judged(format!("{name}/gradients"), move || {
-            check_gradients(&mechanism, &problem, &device)
-        }));
+        crate::judged_by_both(suite, "lsh", &mechanism, &problem, device);
     }
-    trials.extend(TESTS.iter().map(|(name, test)| {
-        let device = device.clone();
-        Trial::test(format!("lsh/{name}"), move || test(&device))
-    }));
-    trials.extend(MISUSES.iter().map(|(name, misuse, message)| {
-        let device = device.clone();
-        Trial::test(format!("lsh/misuse/{name}"), move || {
-            crate::misuses::is_refused(|| misuse(&device), message)
-        })
-    }));
-    trials
+    suite.add_table("lsh/", TESTS);
 }
 
 fn by(bucket: usize, rounds: usize) -> MechanismConfig {
@@ -106,8 +83,6 @@ pub(crate) fn problems() -> Vec<(MechanismConfig, Problem)> {
     ]
 }
 
-type Test = fn(&Device) -> Result<(), Failed>;
-
 const TESTS: &[(&str, Test)] = &[
     ("one-chunk-is-attention-of-shared-queries", |device| {
         let problem = Problem::new("shared", [2, 2, 13, 13, 6]);
@@ -140,10 +115,11 @@ const TESTS: &[(&str, Test)] = &[
         let twins = shared(&|place| half + place);
         let strangers = shared(&|place| half + (place + 1) % half);
         // One in eight by chance.
-        match twins > 0.8 && (0.03..0.25).contains(&strangers) {
-            true => Ok(()),
-            false => Err(format!("{twins} of twins, {strangers} of strangers").into()),
-        }
+        assert!(
+            twins > 0.8 && (0.03..0.25).contains(&strangers),
+            "{twins} of twins, {strangers} of strangers"
+        );
+        Ok(())
     }),
     ("comes-nearer-with-more-rounds", |device| {
         let problem = Problem {
@@ -167,10 +143,11 @@ const TESTS: &[(&str, Test)] = &[
         };
         let errors = [1, 2, 4, 8].map(error);
         // What is not seen yet gets less with every round, first of all what weighs most.
-        match errors.windows(2).all(|pair| pair[1] < 0.85 * pair[0]) {
-            true => Ok(()),
-            false => Err(format!("twice the rounds each: {errors:?}").into()),
-        }
+        assert!(
+            errors.windows(2).all(|pair| pair[1] < 0.85 * pair[0]),
+            "twice the rounds each: {errors:?}"
+        );
+        Ok(())
     }),
     ("nothing-comes-from-later", |device| {
         let problem = Problem::new("later", [1, 2, 29, 29, 4]);
@@ -186,13 +163,16 @@ const TESTS: &[(&str, Test)] = &[
                 let gradient = tensor.grad(&gradients).ok_or("the result depends on it")?;
                 for (row, d) in numbers(gradient).chunks(4).enumerate() {
                     let is_zero = d.iter().all(|&x| x == 0.0);
-                    if row % 29 > place && !is_zero {
-                        return Err(format!("{place} learns from {name} {}", row % 29).into());
-                    }
+                    assert!(
+                        row % 29 <= place || is_zero,
+                        "{place} learns from {name} {}",
+                        row % 29
+                    );
                     // The first sees itself alone: its value counts, its query does not.
-                    if name == "value" && place == 0 && row % 29 == 0 && is_zero {
-                        return Err("the first place does not see itself".into());
-                    }
+                    assert!(
+                        name != "value" || place != 0 || row % 29 != 0 || !is_zero,
+                        "the first place does not see itself"
+                    );
                 }
             }
         }
@@ -217,31 +197,13 @@ const TESTS: &[(&str, Test)] = &[
         judge_gradients(&by(3, 2), &problem, tensors, &all_queries(&problem))?;
         Ok(())
     }),
-    ("who-sees-nothing-gets-exactly-zero", |device| {
-        let problem = Problem {
-            mask: Mask::KeyLengths(vec![20, 0]),
-            ..Problem::new("blind", [2, 2, 20, 20, 4])
-        };
-        let device = device.clone().autodiff();
-        let tensors = Tensors::new(&problem, &problem.inputs(), &device).require_grad();
-        let (context, gradients) = tensors.train(&by(3, 3));
-        let d_query = tensors.query.grad(&gradients).ok_or("it is learned from")?;
-        let d_value = tensors.value.grad(&gradients).ok_or("it is learned from")?;
-        for (name, tensor) in [
-            ("context", context),
-            ("d_query", d_query),
-            ("d_value", d_value),
-        ] {
-            let numbers = numbers(tensor);
-            let (seeing, blind) = numbers.split_at(numbers.len() / 2);
-            if blind.iter().any(|&x| x != 0.0) {
-                return Err(format!("{name} of who sees nothing: {blind:?}").into());
-            }
-            if seeing.iter().all(|&x| x == 0.0) {
-                return Err(format!("{name} of the others is nothing, too").into());
-            }
-        }
-        Ok(())
+    ("misuse/no-bucket", |device| {
+        let refused = "lsh attention: a bucket must be at least 1, got 0";
+        is_refused(|| of_zeros(Lsh::new(0, 1, 0), device), refused)
+    }),
+    ("misuse/no-rounds", |device| {
+        let refused = "lsh attention: rounds must be at least 1, got 0";
+        is_refused(|| of_zeros(Lsh::new(1, 0, 0), device), refused)
     }),
 ];
 
@@ -279,82 +241,22 @@ fn is_attention_of_shared_queries(
     device: &Device,
 ) -> Result<(), Failed> {
     let device = device.clone().autodiff();
-    let of = |attend: &dyn Fn(&Tensors) -> Tensor<4>| -> Result<_, Failed> {
+    let of = |attend: &dyn Fn(&Tensors) -> Tensor<4>| {
         let tensors = Tensors::new(problem, &problem.inputs(), &device).require_grad();
         let context = attend(&tensors);
-        let gradients = (context.clone() * tensors.upstream.clone())
-            .sum()
-            .backward();
-        let by = |tensor: &Tensor<4>| tensor.grad(&gradients).ok_or("the result depends on it");
-        Ok([context, by(&tensors.query)?, by(&tensors.value)?].map(numbers))
+        let gradients = tensors.backward(context.clone());
+        let [d_query, _, d_value] = tensors.gradients_by_inputs(&gradients);
+        [numbers(context), d_query, d_value]
     };
-    let got = of(&|tensors| attend(tensors, pattern, hashing))?;
-    let want = of(&|tensors| of_shared_queries(tensors, pattern))?;
+    let got = of(&|tensors| attend(tensors, pattern, hashing));
+    let want = of(&|tensors| of_shared_queries(tensors, pattern));
     for ((name, got), want) in ["context", "d_query", "d_value"].iter().zip(got).zip(want) {
-        let want: Vec<f64> = want.into_iter().map(f64::from).collect();
-        Precision::F32.backward(0.0).check(name, &got, &want)?;
+        Precision::F32.backward(0.0).compare(name, &got, &want)?;
     }
     Ok(())
 }
 
-type Misuse = (&'static str, fn(&Device), &'static str);
-
-const MISUSES: &[Misuse] = &[
-    (
-        "fewer-values",
-        |device| {
-            call(
-                [[1, 4, 6, 2], [1, 2, 6, 2]],
-                device,
-                &AttentionOptions::new(),
-            )
-        },
-        "lsh attention: keys are made of the queries: value must be [batch = 1, heads = 4, \
-         seq = 6, d_value] to fit query [1, 4, 6, 2], got [1, 2, 6, 2]",
-    ),
-    (
-        "alibi",
-        |device| with(device, &AttentionOptions::new().with_alibi([0.5, 0.5])),
-        "lsh attention: ALiBi is not supported, since it sorts positions by their hashes",
-    ),
-    (
-        "bias",
-        |device| {
-            let bias = Tensor::zeros([1, 1, 1, 6], device);
-            with(device, &AttentionOptions::new().with_bias(bias));
-        },
-        "lsh attention: a bias is not supported, since it sorts positions by their hashes",
-    ),
-    (
-        "dropout",
-        |device| {
-            let dropout = Dropout::new(0.1, 0);
-            with(device, &AttentionOptions::new().with_dropout(dropout));
-        },
-        "lsh attention: dropout is not supported, since it sorts positions by their hashes",
-    ),
-    (
-        "no-bucket",
-        |device| hashed(Lsh::new(0, 1, 0), device),
-        "lsh attention: a bucket must be at least 1, got 0",
-    ),
-    (
-        "no-rounds",
-        |device| hashed(Lsh::new(1, 0, 0), device),
-        "lsh attention: rounds must be at least 1, got 0",
-    ),
-];
-
-fn with(device: &Device, options: &AttentionOptions) {
-    call([[1, 2, 6, 2]; 2], device, options);
-}
-
-fn call(sizes: [[usize; 4]; 2], device: &Device, options: &AttentionOptions) {
-    let [query, value] = sizes.map(|dims| Tensor::zeros(dims, device));
-    lsh(query, value, &Lsh::new(2, 2, 0), options);
-}
-
-fn hashed(hashing: Lsh, device: &Device) {
+fn of_zeros(hashing: Lsh, device: &Device) -> Tensor<4> {
     let zeros = || Tensor::zeros([1, 2, 6, 2], device);
-    lsh(zeros(), zeros(), &hashing, &AttentionOptions::new());
+    lsh(zeros(), zeros(), &hashing, &AttentionOptions::new())
 }

@@ -1,7 +1,6 @@
 //! Both ways of softmax attention on every problem of the catalogue, the other mechanisms
 //! on those that are theirs, on the device that `ZOO_BACKEND` names (default: flex). A device that cannot be opened fails the run.
 
-mod additive;
 mod conditions;
 mod decode;
 mod drawn;
@@ -12,11 +11,10 @@ mod extremes;
 mod golden;
 mod hard;
 mod hidden;
-mod local;
+mod learned;
 mod lsh;
 mod misuses;
 mod multi_head;
-mod numbers_that_are_none;
 mod others;
 mod promises;
 mod redraw;
@@ -32,7 +30,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use zoo_attention::{Mechanism, MechanismConfig, standard};
 use zoo_backend::{Dtype, Opened, open_for_tests};
 use zoo_conformance::{
-    Errors, Tensors, all_queries, check_forward, check_gradients, judge_gradients, numbers, share,
+    Errors, Suite, Tensors, all_queries, check_forward, check_gradients, judge_gradients, numbers,
+    share,
 };
 use zoo_oracle::{Mismatch, Precision, Problem, catalogue, solve};
 
@@ -79,64 +78,76 @@ static WORST_IN_HALF: Mutex<Errors> = Mutex::new(Errors {
 
 fn trials(opened: &Opened) -> Vec<Trial> {
     let device = &opened.device;
-    let mut trials = Vec::new();
+    let mut suite = Suite::new(device);
     for mechanism in [Mechanism::Standard, Mechanism::Flash] {
         let config = MechanismConfig::from(mechanism);
         for problem in catalogue() {
+            judged_by_both(
+                &mut suite,
+                &mechanism.to_string(),
+                &config,
+                &problem,
+                device,
+            );
             let name = format!("{mechanism}/{}", problem.name);
-            trials.push(judged(format!("{name}/forward"), {
-                let (config, problem, device) = (config, problem.clone(), device.clone());
-                move || check_forward(&config, &problem, &device)
-            }));
-            trials.push(judged(format!("{name}/gradients"), {
-                let (config, problem, device) = (config, problem.clone(), device.clone());
-                move || check_gradients(&config, &problem, &device)
-            }));
             for (word, dtype) in half_types(opened) {
-                trials.push(judged(format!("{name}/{word}"), {
-                    let device = device.clone().autodiff();
-                    let (config, problem) = (config, problem.clone());
-                    move || {
-                        let tensors = Tensors::new(&problem, &problem.inputs(), &device);
-                        let queries = all_queries(&problem);
-                        judge_gradients(&config, &problem, tensors.cast(dtype), &queries)
-                    }
+                let device = device.clone().autodiff();
+                let problem = problem.clone();
+                suite.trials.push(judged(format!("{name}/{word}"), move || {
+                    let tensors = Tensors::new(&problem, &problem.inputs(), &device);
+                    let queries = all_queries(&problem);
+                    judge_gradients(&config, &problem, tensors.cast(dtype), &queries)
                 }));
             }
         }
-        trials.extend(promises::trials(mechanism, device));
-        trials.extend(misuses::trials(mechanism, device));
-        trials.extend(numbers_that_are_none::trials(mechanism, device));
+        promises::trials(mechanism, &mut suite);
+        misuses::trials(mechanism, &mut suite, device);
     }
     for mechanism in Mechanism::ALL {
-        trials.extend(every::trials(mechanism, device));
-        trials.push(drawn::trial(mechanism, opened));
+        every::trials(mechanism, &mut suite);
+        suite.trials.push(drawn::trial(mechanism, opened));
     }
-    trials.extend(others::trials(opened));
-    trials.extend(additive::trials(device));
-    trials.extend(conditions::trials(device));
-    trials.extend(decode::trials(opened));
-    trials.extend(hard::trials(device));
-    trials.extend(local::trials(device));
-    trials.extend(lsh::trials(device));
-    trials.extend(multi_head::trials(opened));
-    trials.extend(golden::trials(device));
-    trials.extend(explain::trials(opened));
-    trials.extend(extremes::trials(device));
-    trials.extend(hidden::trials(device));
-    trials.extend(entropy::trials(opened));
-    trials.extend(redraw::trials(device));
-    trials.extend(repeated::trials(opened));
-    trials.extend(tiled::trials(device));
-    trials.push(work::trial(device));
+    others::trials(&mut suite, opened);
+    learned::trials(&mut suite);
+    suite.add_table("conditions/", conditions::TESTS);
+    decode::trials(&mut suite, opened);
+    hard::trials(&mut suite);
+    lsh::trials(&mut suite, device);
+    multi_head::trials(&mut suite);
+    golden::trials(&mut suite);
+    explain::trials(&mut suite, opened);
+    extremes::trials(&mut suite);
+    hidden::trials(&mut suite);
+    entropy::trials(&mut suite, opened);
+    suite.add_table("redraw/", redraw::TESTS);
+    repeated::trials(&mut suite, opened);
+    suite.add_table("flash/", tiled::TESTS);
+    suite.add("multi-head/work is counted", work::is_counted);
     for problem in catalogue() {
         let name = format!("standard/{}/weights", problem.name);
-        let device = device.clone();
-        trials.push(Trial::test(name, move || {
-            weights_match_the_oracle(&problem, &device)
-        }));
+        suite.add(name, move |device| {
+            weights_match_the_oracle(&problem, device)
+        });
     }
-    trials
+    suite.trials
+}
+
+/// A problem through a mechanism, without gradients and with them.
+pub(crate) fn judged_by_both(
+    suite: &mut Suite,
+    name: &str,
+    mechanism: &MechanismConfig,
+    problem: &Problem,
+    device: &Device,
+) {
+    type Check = fn(&MechanismConfig, &Problem, &Device) -> Result<Errors, Mismatch>;
+    let checks: [(&str, Check); 2] = [("forward", check_forward), ("gradients", check_gradients)];
+    for (pass, check) in checks {
+        let (mechanism, problem, device) = (*mechanism, problem.clone(), device.clone());
+        let name = format!("{name}/{}/{pass}", problem.name);
+        let trial = judged(name, move || check(&mechanism, &problem, &device));
+        suite.trials.push(trial);
+    }
 }
 
 /// The half-precision types the device computes in.
@@ -164,7 +175,7 @@ fn judged(
 fn weights_match_the_oracle(problem: &Problem, device: &Device) -> Result<(), Failed> {
     let inputs = problem.inputs();
     let tensors = Tensors::new(problem, &inputs, device);
-    let attended = standard(tensors.query, tensors.key, tensors.value, &tensors.options);
+    let attended = tensors.apply(standard);
     let answer = solve(problem, &inputs);
     Precision::F32.forward(answer.largest_score).check(
         "weights",

@@ -1,22 +1,41 @@
 //! Calls that a program gets wrong, and what it is told.
 
 use burn::tensor::{Bool, Device, Tensor};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Trial;
 use zoo_attention::{AttentionOptions, Dropout, Mechanism, Pattern, attend};
 use zoo_backend::{Dtype, open};
+use zoo_conformance::{Suite, is_refused};
 
-/// A name, the call, and what it says after the mechanism's name.
-type Misuse = (&'static str, fn(Mechanism, &Device), &'static str);
+/// What is wrong with a call of 2 examples, 4 heads, 3 queries and 5 keys.
+enum Misuse {
+    /// The sizes of query, key and value.
+    Sizes([[usize; 4]; 3]),
+    /// The pattern.
+    Pattern(fn(&Device) -> Pattern),
+    /// Another option.
+    Options(fn(&Device) -> AttentionOptions),
+}
 
-pub(crate) fn trials(mechanism: Mechanism, device: &Device) -> impl Iterator<Item = Trial> {
-    let misuses = MISUSES.iter().map(move |(name, misuse, message)| {
-        let device = device.clone();
-        Trial::test(format!("{mechanism}/misuse/{name}"), move || {
-            let message = format!("{mechanism} attention: {message}");
-            is_refused(|| misuse(mechanism, &device), &message)
-        })
-    });
-    misuses.chain([on_another_device(mechanism, device)])
+use Misuse::{Options, Pattern as Seen, Sizes};
+
+pub(crate) fn trials(mechanism: Mechanism, suite: &mut Suite, device: &Device) {
+    for (name, misuse, message) in MISUSES {
+        suite.add(format!("{mechanism}/misuse/{name}"), move |device| {
+            let fitting = [[2, 4, 3, 8], [2, 4, 5, 8], [2, 4, 5, 8]];
+            let plain = AttentionOptions::new();
+            let (sizes, options) = match misuse {
+                Sizes(sizes) => (*sizes, plain),
+                Seen(pattern) => (fitting, plain.with_pattern(pattern(device))),
+                Options(options) => (fitting, options(device)),
+            };
+            let [query, key, value] = sizes.map(|shape| Tensor::<4>::zeros(shape, device));
+            is_refused(
+                || attend(mechanism, query, key, value, &options),
+                &format!("{mechanism} attention: {message}"),
+            )
+        });
+    }
+    suite.trials.push(on_another_device(mechanism, device));
 }
 
 /// Tensors of two devices in one call. In a program of one backend there is but one, and the
@@ -31,268 +50,157 @@ fn on_another_device(mechanism: Mechanism, device: &Device) -> Trial {
     let is_ignored = other.is_none();
     let here = device.clone();
     let run = move || {
-        let Some(other) = other else {
-            return Err("there is no other device".into());
-        };
-        let sizes = [2, 4, 5, 8];
-        let tensor = |device: &Device| Tensor::<4>::zeros(sizes, device);
-        let call = |devices: [&Device; 3], options: &AttentionOptions| {
-            let [query, key, value] = devices.map(tensor);
-            attend(mechanism, query, key, value, options);
-        };
-        let message = |name: &str| {
-            format!(
+        let other = other.ok_or("there is no other device")?;
+        let bias = Tensor::zeros([1, 1, 5, 5], &other);
+        let hidden = Pattern::Dense(bias.clone().greater_elem(0.0));
+        let padded = Tensor::<2, Bool>::from_data([[false; 5]; 2], &other);
+        let with = |pattern: Pattern| AttentionOptions::new().with_pattern(pattern);
+        let full = AttentionOptions::new;
+        for (name, devices, options) in [
+            ("key", [&here, &other, &here], full()),
+            ("value", [&here, &here, &other], full()),
+            ("a bias", [&here; 3], full().with_bias(bias)),
+            ("a dense mask", [&here; 3], with(hidden)),
+            (
+                "a key padding mask",
+                [&here; 3],
+                with(Pattern::KeyPadding(padded)),
+            ),
+        ] {
+            let [query, key, value] =
+                devices.map(|device| Tensor::<4>::zeros([2, 4, 5, 8], device));
+            let message = format!(
                 "{mechanism} attention: {name} must be on the device of query, {here:?}, got \
                  {other:?}"
-            )
-        };
-        let full = AttentionOptions::new();
-        is_refused(|| call([&here, &other, &here], &full), &message("key"))?;
-        is_refused(|| call([&here, &here, &other], &full), &message("value"))?;
-        let bias = Tensor::zeros([1, 1, 5, 5], &other);
-        let biased = AttentionOptions::new().with_bias(bias.clone());
-        is_refused(|| call([&here; 3], &biased), &message("a bias"))?;
-        let hidden = Pattern::Dense(bias.greater_elem(0.0));
-        let masked = AttentionOptions::new().with_pattern(hidden);
-        is_refused(|| call([&here; 3], &masked), &message("a dense mask"))?;
-        let padded = Tensor::<2, Bool>::from_data([[false; 5]; 2], &other);
-        let padded = AttentionOptions::new().with_pattern(Pattern::KeyPadding(padded));
-        is_refused(|| call([&here; 3], &padded), &message("a key padding mask"))
+            );
+            is_refused(|| attend(mechanism, query, key, value, &options), &message)?;
+        }
+        Ok(())
     };
     let name = format!("{mechanism}/misuse/tensors-of-two-devices");
     Trial::test(name, run).with_ignored_flag(is_ignored)
 }
 
-const MISUSES: &[Misuse] = &[
+/// A name, the misuse, and what is said of it after the mechanism's name.
+const MISUSES: &[(&str, Misuse, &str)] = &[
     (
         "key-of-another-width",
-        |mechanism, device| {
-            with_sizes(
-                mechanism,
-                device,
-                [[2, 4, 3, 8], [2, 4, 5, 6], [2, 4, 5, 8]],
-            );
-        },
+        Sizes([[2, 4, 3, 8], [2, 4, 5, 6], [2, 4, 5, 8]]),
         "key must be [batch = 2, kv_heads, seq_k, d_head = 8] \
          to fit query [2, 4, 3, 8], got [2, 4, 5, 6]",
     ),
     (
         "value-of-another-length",
-        |mechanism, device| {
-            with_sizes(
-                mechanism,
-                device,
-                [[2, 4, 3, 8], [2, 4, 5, 8], [2, 4, 6, 8]],
-            );
-        },
+        Sizes([[2, 4, 3, 8], [2, 4, 5, 8], [2, 4, 6, 8]]),
         "value must be [batch = 2, kv_heads = 4, seq_k = 5, d_value] \
          to fit key [2, 4, 5, 8], got [2, 4, 6, 8]",
     ),
     (
         "heads-that-do-not-divide",
-        |mechanism, device| {
-            with_sizes(
-                mechanism,
-                device,
-                [[1, 4, 3, 8], [1, 3, 5, 8], [1, 3, 5, 8]],
-            );
-        },
-        "the 4 heads of query must be a multiple of \
-         the 3 heads of key and value",
+        Sizes([[1, 4, 3, 8], [1, 3, 5, 8], [1, 3, 5, 8]]),
+        "the 4 heads of query must be a multiple of the 3 heads of key and value",
     ),
     (
         "too-few-lengths",
-        |mechanism, device| {
-            let lengths = Pattern::key_lengths([5]);
-            with_pattern(mechanism, device, lengths);
-        },
+        Seen(|_| Pattern::key_lengths([5])),
         "key lengths must be given for each of the 2 examples, got 1",
     ),
     (
         "a-length-beyond-the-keys",
-        |mechanism, device| {
-            let lengths = Pattern::key_lengths([5, 6]);
-            with_pattern(mechanism, device, lengths);
-        },
+        Seen(|_| Pattern::key_lengths([5, 6])),
         "a key length must be at most seq_k = 5, got 6",
     ),
     (
         "a-padding-mask-of-another-shape",
-        |mechanism, device| {
-            let padding = Tensor::<2, Bool>::from_data([[false, true]], device);
-            let padding = Pattern::KeyPadding(padding);
-            with_pattern(mechanism, device, padding);
-        },
+        Seen(|device| Pattern::KeyPadding(Tensor::from_data([[false, true]], device))),
         "a key padding mask must be [batch = 2, seq_k = 5], got [1, 2]",
     ),
     (
         "a-dense-mask-of-another-shape",
-        |mechanism, device| {
-            let mask = Tensor::<4, Bool>::from_data([[[[false, true]]]], device);
-            let mask = Pattern::Dense(mask);
-            with_pattern(mechanism, device, mask);
-        },
+        Seen(|device| Pattern::Dense(Tensor::from_data([[[[false, true]]]], device))),
         "a dense mask must be [batch = 2, heads = 4, seq_q = 3, seq_k = 5], \
          or 1 in place of any, got [1, 1, 1, 2]",
     ),
     (
         "no-queries",
-        |mechanism, device| {
-            with_sizes(
-                mechanism,
-                device,
-                [[2, 4, 0, 8], [2, 4, 5, 8], [2, 4, 5, 8]],
-            );
-        },
+        Sizes([[2, 4, 0, 8], [2, 4, 5, 8], [2, 4, 5, 8]]),
         "no size may be zero, got query [2, 4, 0, 8], key [2, 4, 5, 8], value [2, 4, 5, 8]",
     ),
     (
         "blocks-without-a-size",
-        |mechanism, device| with_pattern(mechanism, device, Pattern::Block { size: 0 }),
+        Seen(|_| Pattern::Block { size: 0 }),
         "the blocks of a pattern must have a size, got 0",
     ),
     (
         "too-few-blocks",
-        |mechanism, device| {
-            let blocks = Pattern::Blocks {
-                size: 2,
-                seen: vec![vec![0]],
-            };
-            with_pattern(mechanism, device, blocks);
-        },
+        Seen(|_| Pattern::Blocks {
+            size: 2,
+            seen: vec![vec![0]],
+        }),
         "a pattern of blocks of 2 must say what each of the 3 blocks of seq_k = 5 sees, got 1",
     ),
     (
         "a-block-that-is-not-there",
-        |mechanism, device| {
-            let blocks = Pattern::Blocks {
-                size: 3,
-                seen: vec![vec![0], vec![2]],
-            };
-            with_pattern(mechanism, device, blocks);
-        },
+        Seen(|_| Pattern::Blocks {
+            size: 3,
+            seen: vec![vec![0], vec![2]],
+        }),
         "a block must be one of the 2, got 2",
     ),
     (
         "a-stride-of-zero",
-        |mechanism, device| with_pattern(mechanism, device, Pattern::Strided { stride: 0 }),
+        Seen(|_| Pattern::Strided { stride: 0 }),
         "a stride must be at least 1, got 0",
     ),
     (
         "a-global-place-beyond-the-keys",
-        |mechanism, device| with_pattern(mechanism, device, Pattern::Global(vec![1, 5])),
+        Seen(|_| Pattern::Global(vec![1, 5])),
         "a global place must be below seq_k = 5, got 5",
     ),
     (
         "documents-of-too-few-examples",
-        |mechanism, device| with_pattern(mechanism, device, Pattern::documents([[0; 5]])),
+        Seen(|_| Pattern::documents([[0; 5]])),
         "document ids must be given for each of the 2 examples, got 1",
     ),
     (
         "too-few-document-ids",
-        |mechanism, device| with_pattern(mechanism, device, Pattern::documents([[0; 4], [0; 4]])),
+        Seen(|_| Pattern::documents([[0; 4], [0; 4]])),
         "a document id must be given for each of seq_k = 5 keys, got 4",
     ),
     (
         "a-dropout-of-one",
-        |mechanism, device| {
-            let options = AttentionOptions::new().with_dropout(Dropout::new(1.0, 0));
-            with_options(mechanism, device, &options);
-        },
+        Options(|_| AttentionOptions::new().with_dropout(Dropout::new(1.0, 0))),
         "a dropout must be at least 0 and below 1, got 1",
     ),
     (
         "a-dropout-that-is-no-number",
-        |mechanism, device| {
-            let options = AttentionOptions::new().with_dropout(Dropout::new(f64::NAN, 0));
-            with_options(mechanism, device, &options);
-        },
+        Options(|_| AttentionOptions::new().with_dropout(Dropout::new(f64::NAN, 0))),
         "a dropout must be at least 0 and below 1, got NaN",
     ),
     (
         "a-softcap-of-zero",
-        |mechanism, device| {
-            with_options(
-                mechanism,
-                device,
-                &AttentionOptions::new().with_softcap(0.0),
-            );
-        },
+        Options(|_| AttentionOptions::new().with_softcap(0.0)),
         "a softcap must be above 0 and at most 1e30, got 0",
     ),
     (
         "an-infinite-scale",
-        |mechanism, device| {
-            let options = AttentionOptions::new().with_scale(f64::INFINITY);
-            with_options(mechanism, device, &options);
-        },
+        Options(|_| AttentionOptions::new().with_scale(f64::INFINITY)),
         "a scale must be a finite number, got inf",
     ),
     (
         "a-slope-without-end",
-        |mechanism, device| {
-            let options = AttentionOptions::new().with_alibi([0.5, f32::INFINITY, 0.5, 0.5]);
-            with_options(mechanism, device, &options);
-        },
+        Options(|_| AttentionOptions::new().with_alibi([0.5, f32::INFINITY, 0.5, 0.5])),
         "an ALiBi slope must be a finite number, got inf",
     ),
     (
         "too-few-slopes",
-        |mechanism, device| {
-            let options = AttentionOptions::new().with_alibi([0.5; 3]);
-            with_options(mechanism, device, &options);
-        },
+        Options(|_| AttentionOptions::new().with_alibi([0.5; 3])),
         "an ALiBi slope must be given for each of the 4 heads, got 3",
     ),
     (
         "a-bias-of-another-shape",
-        |mechanism, device| {
-            let bias = Tensor::zeros([2, 4, 3, 4], device);
-            with_options(mechanism, device, &AttentionOptions::new().with_bias(bias));
-        },
+        Options(|device| AttentionOptions::new().with_bias(Tensor::zeros([2, 4, 3, 4], device))),
         "a bias must be [batch = 2, heads = 4, seq_q = 3, seq_k = 5], \
          or 1 in place of any, got [2, 4, 3, 4]",
     ),
 ];
-
-fn with_pattern(mechanism: Mechanism, device: &Device, pattern: Pattern) {
-    let options = AttentionOptions::new().with_pattern(pattern);
-    with_options(mechanism, device, &options);
-}
-
-fn with_options(mechanism: Mechanism, device: &Device, options: &AttentionOptions) {
-    let sizes = [[2, 4, 3, 8], [2, 4, 5, 8], [2, 4, 5, 8]];
-    call(mechanism, device, sizes, options);
-}
-
-/// Sizes of query, key and value.
-fn with_sizes(mechanism: Mechanism, device: &Device, sizes: [[usize; 4]; 3]) {
-    call(mechanism, device, sizes, &AttentionOptions::new());
-}
-
-fn call(mechanism: Mechanism, device: &Device, sizes: [[usize; 4]; 3], options: &AttentionOptions) {
-    let [query, key, value] = sizes.map(|shape| Tensor::<4>::zeros(shape, device));
-    attend(mechanism, query, key, value, options);
-}
-
-pub(crate) fn is_refused(misuse: impl Fn(), message: &str) -> Result<(), Failed> {
-    match panic_message(misuse)? {
-        said if said == message => Ok(()),
-        said => Err(format!("it said {said:?} instead of {message:?}").into()),
-    }
-}
-
-/// Whether a call panics with a message that contains `part`.
-pub(crate) fn is_refused_with(misuse: impl Fn(), part: &str) -> Result<(), Failed> {
-    match panic_message(misuse)? {
-        said if said.contains(part) => Ok(()),
-        said => Err(format!("it said {said:?} without {part:?}").into()),
-    }
-}
-
-fn panic_message(misuse: impl Fn()) -> Result<String, Failed> {
-    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(misuse)) {
-        Ok(()) => Err("it was let through".into()),
-        Err(panic) => Ok(panic.downcast_ref::<String>().cloned().unwrap_or_default()),
-    }
-}

@@ -6,34 +6,31 @@ mod retention;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::nn::attention as burn_nn;
 use burn::tensor::{Device, Distribution, Gradients, Tensor};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Failed;
 use zoo_attention::{
     AttentionOptions, Lsh, Mechanism, MechanismConfig, MultiHeadAttention,
     MultiHeadAttentionConfig, Pattern, Positions, lsh, rotate, standard,
 };
-use zoo_backend::Opened;
-use zoo_conformance::differs_from_full;
-use zoo_oracle::{Mask, Precision, SMALL_HEADS, SMALL_SEQUENCE, kv_heads_of, small_for_tests};
+use zoo_conformance::{Suite, Test, differs_from_full, same};
+use zoo_oracle::{Mask, SMALL_HEADS, SMALL_SEQUENCE, kv_heads_of, small_for_tests};
 
-type Test = fn(&Device) -> Result<(), Failed>;
-
-pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
-    let mut trials: Vec<Trial> = Mechanism::ALL
-        .into_iter()
-        .map(|mechanism| {
-            let device = opened.device.clone().autodiff();
-            Trial::test(format!("multi-head/learns-with-{mechanism}"), move || {
-                learns(small_for_tests(mechanism), &device)
-            })
-        })
-        .collect();
-    trials.extend(decoding::trials(&opened.device));
-    trials.push(retention::trial(&opened.device));
-    trials.extend(TESTS.iter().map(|(name, test)| {
-        let device = opened.device.clone();
-        Trial::test(format!("multi-head/{name}"), move || test(&device))
-    }));
-    trials
+pub(crate) fn trials(suite: &mut Suite) {
+    for mechanism in Mechanism::ALL {
+        suite.add_training(
+            format!("multi-head/learns-with-{mechanism}"),
+            move |device| learns(small_for_tests(mechanism), device),
+        );
+        suite.add(
+            format!("multi-head/decodes-with-{mechanism}"),
+            move |device| decoding::decodes(mechanism, device),
+        );
+    }
+    suite.add(
+        "multi-head/retention-with-group-norm",
+        retention::is_the_papers,
+    );
+    suite.add_table("multi-head/", decoding::TESTS);
+    suite.add_table("multi-head/", TESTS);
 }
 
 /// How many heads share keys and values: two of four, unless the mechanism says how many,
@@ -84,16 +81,18 @@ pub(crate) fn learns(mechanism: MechanismConfig, device: &Device) -> Result<(), 
             without: 0,
         };
         model = model.map(&mut descent);
-        if descent.without > 0 {
-            return Err(format!("{} parameters have no gradient", descent.without).into());
-        }
+        assert!(
+            descent.without <= 0,
+            "{} parameters have no gradient",
+            descent.without
+        );
     }
     let (first, last) = (losses[0], losses[losses.len() - 1]);
-    if last < 0.9 * first {
-        Ok(())
-    } else {
-        Err(format!("the loss went from {first} to {last}: {losses:?}").into())
-    }
+    assert!(
+        last < 0.9 * first,
+        "the loss went from {first} to {last}: {losses:?}"
+    );
+    Ok(())
 }
 
 /// What the parameters of a module are called, each with the modules it is in.
@@ -172,10 +171,11 @@ const TESTS: &[(&str, Test)] = &[
         let ours = MultiHeadAttentionConfig::new(12, 3).init(device);
         let theirs = burn_nn::MultiHeadAttentionConfig::new(12, 3).init(device);
         let (ours, theirs) = (names(&ours), names(&theirs));
-        match ours == theirs && ours.len() == 8 {
-            true => Ok(()),
-            false => Err(format!("{ours:?} instead of {theirs:?}").into()),
-        }
+        assert!(
+            ours == theirs && ours.len() == 8,
+            "{ours:?} instead of {theirs:?}"
+        );
+        Ok(())
     }),
     ("keys-made-of-queries-have-no-parameters", |device| {
         let device = &device.clone().autodiff();
@@ -189,9 +189,11 @@ const TESTS: &[(&str, Test)] = &[
             .with_positions(Positions::Rotary { theta: 1e4 })
             .with_qk_norm(true)
             .init(device);
-        if names(&attention).iter().any(|name| name.contains("key")) {
-            return Err(format!("{:?}", names(&attention)).into());
-        }
+        assert!(
+            !names(&attention).iter().any(|name| name.contains("key")),
+            "{:?}",
+            names(&attention)
+        );
         let x = Tensor::<3>::random([2, 9, 12], Distribution::Normal(0.0, 1.0), device);
         let result = attention.forward(x.clone(), x.clone(), x.clone(), Pattern::Causal);
         // And each that there is has something to learn.
@@ -202,9 +204,11 @@ const TESTS: &[(&str, Test)] = &[
             without: 0,
         };
         attention.clone().map(&mut descent);
-        if descent.without > 0 {
-            return Err(format!("{} parameters have no gradient", descent.without).into());
-        }
+        assert!(
+            descent.without <= 0,
+            "{} parameters have no gradient",
+            descent.without
+        );
         let heads = |tensor: Tensor<3>| tensor.reshape([2, 9, 2, 6]).swap_dims(1, 2);
         let query = heads(attention.query.forward(x.clone()));
         let norm = attention.query_norm.as_ref().ok_or("it was asked for")?;
@@ -269,9 +273,7 @@ const TESTS: &[(&str, Test)] = &[
             weighed.map_err(|error| Failed::from(error.to_string()))
         };
         let [(once, _), (again, _)] = [of(&attention, &x)?, of(&attention, &x)?];
-        if same(once, again).is_ok() {
-            return Err("the same keys were drawn twice".into());
-        }
+        assert!(same(once, again).is_err(), "the same keys were drawn twice");
         // Frozen, and on a device that takes no gradients.
         let frozen = attention.clone().freeze();
         let (once, weights) = of(&frozen, &x)?;
@@ -281,9 +283,10 @@ const TESTS: &[(&str, Test)] = &[
             .max_dim(3)
             .try_into_vec_as()
             .map_err(|error| format!("{error:?}"))?;
-        if best.iter().any(|&weight| weight != 1.0) {
-            return Err(format!("not one key alone: {best:?}").into());
-        }
+        assert!(
+            !best.iter().any(|&weight| weight != 1.0),
+            "not one key alone: {best:?}"
+        );
         let (plain, _) = of(&attention.valid(), &x.inner())?;
         same(plain, once.inner())
     }),
@@ -316,9 +319,11 @@ const TESTS: &[(&str, Test)] = &[
             let weighed = attention.forward_with_weights(x(), x(), x(), Pattern::Causal);
             let error = match weighed {
                 Ok((result, weights)) if mechanism.returns_weights() => {
-                    if weights.dims() != [1, SMALL_HEADS, SEQ, SEQ] {
-                        return Err(format!("{mechanism}: {:?}", weights.dims()).into());
-                    }
+                    assert!(
+                        weights.dims() == [1, SMALL_HEADS, SEQ, SEQ],
+                        "{mechanism}: {:?}",
+                        weights.dims()
+                    );
                     same(attention.forward(x(), x(), x(), Pattern::Causal), result)?;
                     continue;
                 }
@@ -365,29 +370,14 @@ const TESTS: &[(&str, Test)] = &[
         let x = Tensor::<3>::random([2, 5, 16], Distribution::Normal(0.0, 1.0), device);
         let result = || attention.forward(x.clone(), x.clone(), x.clone(), Pattern::Causal);
         let (once, again) = (result(), result());
-        if once.dims() != [2, 5, 16] {
-            return Err(format!("{:?}", once.dims()).into());
-        }
+        assert!(once.dims() == [2, 5, 16], "{:?}", once.dims());
         // Others are forgotten every time, and none where nothing is learned.
-        if same(once, again).is_ok() {
-            return Err("the same weights were forgotten twice".into());
-        }
+        assert!(
+            same(once, again).is_err(),
+            "the same weights were forgotten twice"
+        );
         let frozen = attention.freeze();
         let result = || frozen.forward(x.clone(), x.clone(), x.clone(), Pattern::Causal);
         same(result(), result())
     }),
 ];
-
-pub(crate) fn same(got: Tensor<3>, want: Tensor<3>) -> Result<(), Failed> {
-    let numbers = |tensor: Tensor<3>| -> Result<Vec<f32>, Failed> {
-        tensor
-            .try_into_vec_as()
-            .map_err(|error| format!("{error:?}").into())
-    };
-    let want: Vec<f64> = numbers(want)?.into_iter().map(f64::from).collect();
-    // Both sides are rounded.
-    Precision::F32
-        .backward(0.0)
-        .check("result", &numbers(got)?, &want)?;
-    Ok(())
-}

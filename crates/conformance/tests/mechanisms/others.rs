@@ -3,22 +3,22 @@
 //! have several of.
 
 use burn::tensor::{Device, Tensor};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Failed;
 use zoo_attention::mechanisms::{BigBird, Fixed, Linear, Performer, Strided};
 use zoo_attention::{
-    AttentionOptions, FeatureMap, LinearFeatures, Mechanism, MechanismConfig, Pattern,
-    RandomFeatures, attend, linear, standard,
+    AttentionOptions, FeatureMap, LinearFeatures, Mechanism, MechanismConfig, RandomFeatures,
+    attend, linear, standard,
 };
 use zoo_backend::Opened;
 use zoo_conformance::{
-    Tensors, all_queries, check_gradients, judge_forward, judge_gradients, numbers, takes,
+    Suite, Tensors, Test, all_queries, check_gradients, judge_forward, judge_gradients, numbers,
+    takes,
 };
 use zoo_oracle::{
     Difference, Input, Mask, Precision, Problem, SMALL_HEADS, find, kv_heads_of, small_for_tests,
 };
 
-pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
-    let mut trials = Vec::new();
+pub(crate) fn trials(suite: &mut Suite, opened: &Opened) {
     for (name, mechanism) in mechanisms() {
         for problem in PROBLEMS {
             let problem = find(problem).expect("a problem of the catalogue");
@@ -27,7 +27,7 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
             }
             let (mechanism, device) = (mechanism, opened.device.clone());
             let trial = format!("{name}/{}/gradients", problem.name);
-            trials.push(crate::judged(trial, move || {
+            suite.trials.push(crate::judged(trial, move || {
                 check_gradients(&mechanism, &problem, &device)
             }));
         }
@@ -40,7 +40,7 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
             for problem in aligned_problems(&config).into_iter().take(problems) {
                 let device = opened.device.clone().autodiff();
                 let name = format!("{mechanism}/{}/{word}", problem.name);
-                trials.push(crate::judged(name, move || {
+                suite.trials.push(crate::judged(name, move || {
                     let tensors = Tensors::new(&problem, &problem.inputs(), &device).cast(dtype);
                     judge_gradients(&config, &problem, tensors, &all_queries(&problem))
                 }));
@@ -48,21 +48,16 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
         }
     }
     for (name, mechanism, problem) in long_ones() {
-        let device = opened.device.clone().autodiff();
-        trials.push(Trial::test(format!("{name}/{}", problem.name), move || {
+        suite.add_training(format!("{name}/{}", problem.name), move |device| {
             let queries = problem.sample_of_queries(40);
             let mut inputs = problem.inputs();
             inputs.keep_upstream_of(&queries, problem.d_value);
-            let tensors = Tensors::new(&problem, &inputs, &device);
+            let tensors = Tensors::new(&problem, &inputs, device);
             judge_gradients(&mechanism, &problem, tensors, &queries)?;
             Ok(())
-        }));
+        });
     }
-    trials.extend(TESTS.iter().map(|(name, test)| {
-        let device = opened.device.clone();
-        Trial::test((*name).to_owned(), move || test(&device))
-    }));
-    trials
+    suite.add_table("", TESTS);
 }
 
 /// Between them: several tiles and chunks, odd sizes, more keys and more queries, shared
@@ -159,8 +154,6 @@ pub(crate) fn aligned_problems(mechanism: &MechanismConfig) -> [Problem; 2] {
     ]
 }
 
-type Test = fn(&Device) -> Result<(), Failed>;
-
 const TESTS: &[(&str, Test)] = &[
     ("linear/some-heads-at-a-time", |device| {
         // Three of four heads of keys are taken together, of one example.
@@ -186,12 +179,7 @@ const TESTS: &[(&str, Test)] = &[
             ..Problem::new("approximated", [1, 2, 24, 40, 16])
         };
         let tensors = Tensors::new(&problem, &problem.inputs(), device);
-        let Tensors {
-            query, key, value, ..
-        } = tensors;
-        let options = AttentionOptions::new();
-        let exact = standard(query.clone(), key.clone(), value.clone(), &options).context;
-        let exact = numbers(exact);
+        let exact = numbers(tensors.apply(standard).context);
         // The mean square over seeds falls like 1/features.
         let error = |count: usize| {
             let seeds = 0..24;
@@ -199,13 +187,9 @@ const TESTS: &[(&str, Test)] = &[
                 .clone()
                 .map(|seed| {
                     let features = FeatureMap::FavorPlus(RandomFeatures::new(count, seed));
-                    let near = linear(
-                        query.clone(),
-                        key.clone(),
-                        value.clone(),
-                        features,
-                        &options,
-                    );
+                    let near = tensors.apply(|query, key, value, options| {
+                        linear(query, key, value, features, options)
+                    });
                     let pairs = numbers(near).into_iter().zip(&exact);
                     pairs.map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>()
                 })
@@ -216,43 +200,17 @@ const TESTS: &[(&str, Test)] = &[
         for pair in errors.windows(2) {
             let gain = pair[0] / pair[1];
             // Four times the features: half the error, give or take what seeds do.
-            if !(1.5..=2.8).contains(&gain) {
-                return Err(format!("four times the features: {errors:?}").into());
-            }
+            assert!(
+                (1.5..=2.8).contains(&gain),
+                "four times the features: {errors:?}"
+            );
         }
         Ok(())
-    }),
-    ("linear/refuses-what-it-cannot-see", |device| {
-        let options = AttentionOptions::new().with_pattern(Pattern::Block { size: 2 });
-        is_refused(
-            device,
-            Mechanism::Linear,
-            &options,
-            "linear attention: it accepts full and causal patterns, key lengths and key padding \
-             only, got blocks",
-        )
-    }),
-    ("linear/refuses-what-changes-scores", |device| {
-        is_refused(
-            device,
-            Mechanism::Performer,
-            &AttentionOptions::new().with_softcap(3.0),
-            "linear attention: softcap is not supported, since it computes no scores or weights",
-        )
-    }),
-    ("retention/must-be-causal", |device| {
-        is_refused(
-            device,
-            Mechanism::Retention,
-            &AttentionOptions::new(),
-            "retention: it is causal, so the pattern must be causal, got a full pattern",
-        )
     }),
     ("strided/refuses-a-stride-of-zero", |device| {
         is_refused(
             device,
             MechanismConfig::Strided(Strided { stride: Some(0) }),
-            &AttentionOptions::new(),
             "strided attention: a stride must be at least 1, got 0",
         )
     }),
@@ -264,7 +222,6 @@ const TESTS: &[(&str, Test)] = &[
         is_refused(
             device,
             empty,
-            &AttentionOptions::new(),
             "fixed attention: a block must have places, got 0",
         )
     }),
@@ -277,7 +234,6 @@ const TESTS: &[(&str, Test)] = &[
         is_refused(
             device,
             none,
-            &AttentionOptions::new(),
             "linear attention: there must be random features, got 0",
         )
     }),
@@ -320,27 +276,18 @@ const TESTS: &[(&str, Test)] = &[
         for mechanism in [Mechanism::Linear, Mechanism::Performer] {
             let of =
                 |inputs| numbers(Tensors::new(&problem, inputs, device).attend(&mechanism.into()));
-            let want: Vec<f64> = of(&inputs).into_iter().map(f64::from).collect();
-            Precision::F32
-                .forward(0.0)
-                .check("context", &of(&spoilt), &want)?;
+            let tolerance = Precision::F32.forward(0.0);
+            tolerance.compare("context", &of(&spoilt), &of(&inputs))?;
         }
         Ok(())
     }),
 ];
 
-fn is_refused(
-    device: &Device,
-    mechanism: impl Into<MechanismConfig>,
-    options: &AttentionOptions,
-    message: &str,
-) -> Result<(), Failed> {
-    let mechanism = mechanism.into();
+fn is_refused(device: &Device, mechanism: MechanismConfig, message: &str) -> Result<(), Failed> {
+    let options = AttentionOptions::new();
     let zeros = || Tensor::<4>::zeros([1, 2, 4, 4], device);
-    crate::misuses::is_refused(
-        || {
-            attend(mechanism, zeros(), zeros(), zeros(), options);
-        },
+    zoo_conformance::is_refused(
+        || attend(mechanism, zeros(), zeros(), zeros(), &options),
         message,
     )
 }

@@ -5,21 +5,13 @@ use zoo_attention::mechanisms::Performer;
 use burn::module::Module;
 use burn::store::ModuleRecord;
 use burn::tensor::{Device, Distribution, Tensor};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Failed;
 use zoo_attention::{
     Mechanism, MechanismConfig, MultiHeadAttention, MultiHeadAttentionConfig, Pattern,
 };
+use zoo_conformance::{Test, same};
 
-use crate::multi_head::{learns, same};
-
-type Test = fn(&Device) -> Result<(), Failed>;
-
-pub(crate) fn trials(device: &Device) -> impl Iterator<Item = Trial> {
-    TESTS.iter().map(move |(name, test)| {
-        let device = device.clone();
-        Trial::test(format!("redraw/{name}"), move || test(&device))
-    })
-}
+use crate::multi_head::learns;
 
 /// Few features: another draw is another result.
 fn performer(redraw: usize) -> MechanismConfig {
@@ -46,13 +38,14 @@ fn pass(layer: &MultiHeadAttention, x: &Tensor<3>) -> Tensor<3> {
 
 fn differ(a: Tensor<3>, b: Tensor<3>) -> Result<(), Failed> {
     let largest = (a - b).abs().max().into_scalar::<f32>();
-    match largest > 1e-3 {
-        true => Ok(()),
-        false => Err(format!("another draw changed nothing by more than {largest}").into()),
-    }
+    assert!(
+        largest > 1e-3,
+        "another draw changed nothing by more than {largest}"
+    );
+    Ok(())
 }
 
-const TESTS: &[(&str, Test)] = &[
+pub(crate) const TESTS: &[(&str, Test)] = &[
     ("after-so-many-training-passes", |device| {
         let device = &device.clone().autodiff();
         let (layer, x) = (layer(performer(3), device), input(device));
@@ -166,10 +159,11 @@ const TESTS: &[(&str, Test)] = &[
         let count = |mechanism: MechanismConfig| layer(mechanism, device).into_record().len();
         let usual = count(Mechanism::Flash.into());
         let counts = [count(performer(0)), count(performer(5))];
-        match counts == [usual, usual + 1] {
-            true => Ok(()),
-            false => Err(format!("{counts:?} tensors, {usual} of flash").into()),
-        }
+        assert!(
+            counts == [usual, usual + 1],
+            "{counts:?} tensors, {usual} of flash"
+        );
+        Ok(())
     }),
     ("learns", |device| {
         learns(performer(4), &device.clone().autodiff())

@@ -2,9 +2,10 @@
 //! thread or workgroup was first.
 
 use burn::tensor::{Device, Distribution, Tensor};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Failed;
 use zoo_attention::{AttentionOptions, Dropout, Mechanism, MechanismConfig, Pattern, attend};
 use zoo_backend::Opened;
+use zoo_conformance::Suite;
 use zoo_oracle::small_for_tests;
 
 /// A length, and how many backward passes are compared.
@@ -26,9 +27,9 @@ const OTHERS: Repeats = Repeats { n: 100, passes: 20 };
 /// The same for a processor that stands in for a GPU, which takes most of a second for a pass.
 const SOFTWARE: Repeats = Repeats { n: 140, passes: 20 };
 
-pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
-    // There every mechanism has kernels of its own to be compiled, for minutes: those of `flash`
-    // are what is ours.
+pub(crate) fn trials(suite: &mut Suite, opened: &Opened) {
+    // On software, every mechanism has kernels of its own to be compiled, for minutes: those of
+    // `flash` are what is ours.
     let mechanisms: &[Mechanism] = match opened.software {
         true => &[Mechanism::Flash],
         false => &Mechanism::ALL,
@@ -39,18 +40,16 @@ pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
     });
     let with_more = "flash-with-bias-and-dropout".to_owned();
     let with_more = (with_more, Mechanism::Flash, Extras::BiasAndDropout);
-    let trial = |(name, mechanism, extras): (String, Mechanism, Extras)| {
-        let device = opened.device.clone().autodiff();
+    for (name, mechanism, extras) in cases.chain([with_more]) {
         let repeats = match (opened.software, mechanism, extras) {
             (true, ..) => SOFTWARE,
             (false, Mechanism::Flash, Extras::Nothing) => FLASH,
             _ => OTHERS,
         };
-        Trial::test(format!("repeated/{name}"), move || {
-            is_repeated(mechanism, repeats, extras, &device)
-        })
-    };
-    cases.chain([with_more]).map(trial).collect()
+        suite.add_training(format!("repeated/{name}"), move |device| {
+            is_repeated(mechanism, repeats, extras, device)
+        });
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -94,21 +93,20 @@ fn is_repeated(
                 .zip(again)
                 .filter(|pair| differs(*pair))
                 .count();
-            if count > 0 || first.len() != again.len() {
-                return Err(format!(
-                    "{count} of {} numbers of d_{name} are others in pass {pass}",
-                    first.len()
-                )
-                .into());
-            }
+            assert!(
+                count <= 0 && first.len() == again.len(),
+                "{count} of {} numbers of d_{name} are others in pass {pass}",
+                first.len()
+            );
         }
     }
     // Zeros would be the same, too.
     let of_value = &first[2];
-    match of_value.iter().any(|number| *number != 0.0) && of_value.iter().all(|x| x.is_finite()) {
-        true => Ok(()),
-        false => Err("no gradient to compare".into()),
-    }
+    assert!(
+        of_value.iter().any(|number| *number != 0.0) && of_value.iter().all(|x| x.is_finite()),
+        "no gradient to compare"
+    );
+    Ok(())
 }
 
 const NAMES: [&str; 4] = ["query", "key", "value", "bias"];

@@ -1,8 +1,9 @@
 //! Texts made with what a model keeps are those it makes by reading everything again.
 
 use burn::tensor::{Device, Int, Tensor};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Failed;
 use zoo_attention::Mechanism;
+use zoo_conformance::Suite;
 use zoo_models::{
     Alignment, Feeding, GenerateConfig, Generated, Generative, GptConfig, Limits, PositionEncoding,
     Seq2SeqConfig, Strategy, Tokens, TransformerConfig, generate,
@@ -13,34 +14,28 @@ use crate::drawn::drawn;
 use crate::mechanisms::differs_in_a_decoder;
 use crate::support::equal;
 
-pub(crate) fn trials(device: &Device) -> Vec<Trial> {
-    let mut trials = vec![];
+pub(crate) fn trials(suite: &mut Suite) {
     for (mechanism, positions) in MECHANISMS {
-        let device = device.clone();
-        trials.push(Trial::test(
-            format!("cached/gpt-with-{mechanism}"),
-            move || gpt(mechanism, positions, &device),
-        ));
+        suite.add(format!("cached/gpt-with-{mechanism}"), move |device| {
+            gpt(mechanism, positions, device)
+        });
     }
     for (mechanism, positions) in [MECHANISMS[0], MECHANISMS[2], MECHANISMS[3]] {
-        let device = device.clone();
-        trials.push(Trial::test(
+        suite.add(
             format!("cached/transformer-with-{mechanism}"),
-            move || transformer(mechanism, positions, &device),
-        ));
+            move |device| transformer(mechanism, positions, device),
+        );
     }
     for (attention, feeding) in [
         (Alignment::Additive, Feeding::Context),
         (Alignment::local_m(2), Feeding::Input),
         (Alignment::General, Feeding::None),
     ] {
-        let device = device.clone();
-        trials.push(Trial::test(
+        suite.add(
             format!("cached/seq2seq-with-{}", attention.word()),
-            move || seq2seq(attention, feeding, &device),
-        ));
+            move |device| seq2seq(attention, feeding, device),
+        );
     }
-    trials
 }
 
 const ROTARY: PositionEncoding = PositionEncoding::rotary(1e4);

@@ -1,10 +1,11 @@
 //! The encoder classifier on a device.
 
 use burn::module::Module;
-use burn::tensor::{Device, Int, Tensor, TensorData};
-use libtest_mimic::{Failed, Trial};
+use burn::tensor::{Device, Tensor};
+use libtest_mimic::Failed;
 use zoo_attention::mechanisms::Strided;
 use zoo_attention::{Mechanism, MechanismConfig};
+use zoo_conformance::{Suite, Test};
 use zoo_models::{
     ClassifierConfig, ModelError, Norm, Pooling, PositionEncoding, Tokens, token_loss,
 };
@@ -12,40 +13,23 @@ use zoo_oracle::small_for_tests;
 
 use crate::drawn::drawn;
 use crate::mechanisms::differs_in_an_encoder;
-use crate::support::{equal, has_parts, numbers, overfits, same};
+use crate::support::{equal, has_parts, ids, numbers, overfits, same};
 
-type Test = fn(&Device) -> Result<(), Failed>;
-
-pub(crate) fn trials(device: &Device) -> Vec<Trial> {
-    let mut trials: Vec<Trial> = TESTS
-        .iter()
-        .map(|&(name, test)| {
-            let device = device.clone();
-            Trial::test(format!("classifier/{name}"), move || test(&device))
-        })
-        .collect();
+pub(crate) fn trials(suite: &mut Suite) {
+    suite.add_table("classifier/", TESTS);
     for (mechanism, pooling) in LEARNING {
-        let device = device.clone().autodiff();
-        trials.push(Trial::test(
-            format!(
-                "classifier/learns-by-heart-with-{mechanism}-and-{}",
-                pooling.word()
-            ),
-            move || learns_by_heart(small_for_tests(mechanism), pooling, &device),
-        ));
+        let name = format!("learns-by-heart-with-{mechanism}-and-{}", pooling.word());
+        suite.add_training(format!("classifier/{name}"), move |device| {
+            learns_by_heart(small_for_tests(mechanism), pooling, device)
+        });
     }
     for (mechanism, pooling) in padded() {
-        let device = device.clone();
-        trials.push(Trial::test(
-            format!(
-                "classifier/padding-changes-nothing-with-{}-and-{}",
-                mechanism.mechanism(),
-                pooling.word()
-            ),
-            move || padding_changes_nothing(mechanism, pooling, &device),
-        ));
+        let (word, pooled) = (mechanism.mechanism(), pooling.word());
+        let name = format!("classifier/padding-changes-nothing-with-{word}-and-{pooled}");
+        suite.add(name, move |device| {
+            padding_changes_nothing(mechanism, pooling, device)
+        });
     }
-    trials
 }
 
 const LEARNING: [(Mechanism, Pooling); 3] = [
@@ -111,12 +95,6 @@ fn learns_by_heart(
     })
 }
 
-fn ids(rows: &[Vec<u32>], device: &Device) -> Tensor<2, Int> {
-    let width = rows[0].len();
-    let numbers: Vec<i64> = rows.concat().into_iter().map(i64::from).collect();
-    Tensor::from_data(TensorData::new(numbers, [rows.len(), width]), device)
-}
-
 /// A row beside a longer one, whatever is behind its end, is what it is alone.
 fn padding_changes_nothing(
     mechanism: MechanismConfig,
@@ -150,9 +128,10 @@ const TESTS: &[(&str, Test)] = &[
                     Ok(model.forward(&Tokens::new(rows, model.limits(), device)?))
                 };
                 let alone = of(&[vec![]])?;
-                if numbers(alone.clone())?.iter().any(|x| !x.is_finite()) {
-                    return Err(format!("{mechanism:?}, {pooling:?}: {alone}").into());
-                }
+                assert!(
+                    !numbers(alone.clone()).iter().any(|x| !x.is_finite()),
+                    "{mechanism:?}, {pooling:?}: {alone}"
+                );
                 let beside = of(&[vec![1, 2, 3], vec![]])?.slice_dim(0, 1..2);
                 same(beside, alone.clone())?;
                 if pooling != Pooling::Cls {

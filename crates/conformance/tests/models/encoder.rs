@@ -4,23 +4,14 @@ use burn::nn::transformer::{
     TransformerEncoder as Theirs, TransformerEncoderConfig as TheirConfig, TransformerEncoderInput,
 };
 use burn::tensor::{Bool, Device, Distribution, Tensor};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Failed;
 use zoo_attention::{Mechanism, Pattern};
+use zoo_conformance::Test;
 use zoo_models::weights::{Weights, import};
 use zoo_models::{Norm, PositionEncoding, TransformerEncoder, TransformerEncoderConfig};
 
 use crate::drawn::drawn;
 use crate::support::{equal, same};
-
-type Test = fn(&Device) -> Result<(), Failed>;
-
-pub(crate) fn trials(device: &Device) -> Vec<Trial> {
-    let trial = |&(name, test): &(&str, Test)| {
-        let device = device.clone();
-        Trial::test(format!("encoder/{name}"), move || test(&device))
-    };
-    TESTS.iter().map(trial).collect()
-}
 
 /// burn-nn's, and ours with its weights.
 fn both(norm: Norm, device: &Device) -> Result<(Theirs, TransformerEncoder), Failed> {
@@ -41,7 +32,7 @@ fn places(device: &Device) -> Tensor<3> {
     Tensor::random([2, 7, 8], Distribution::Normal(0.0, 1.0), device)
 }
 
-const TESTS: &[(&str, Test)] = &[
+pub(crate) const TESTS: &[(&str, Test)] = &[
     ("is-that-of-burn-nn-with-its-weights", |device| {
         let device = &device.clone().autodiff();
         for norm in [Norm::Pre, Norm::Post] {
@@ -113,9 +104,7 @@ const TESTS: &[(&str, Test)] = &[
         same(pass(Mechanism::Flash), standard.clone())?;
         let other = pass(Mechanism::Linear);
         let far = (other - standard).abs().max().into_scalar::<f32>();
-        match far > 1e-3 {
-            true => Ok(()),
-            false => Err(format!("linear attention gives the same but for {far}").into()),
-        }
+        assert!(far > 1e-3, "linear attention gives the same but for {far}");
+        Ok(())
     }),
 ];

@@ -9,7 +9,8 @@ use burn::optim::{
     decay::WeightDecayConfig,
 };
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Failed;
+use zoo_conformance::Test;
 use zoo_kernels::{
     AdamConfig, AdamKind, add_dropout, dropout, layer_norm, relu_dropout, smoothed_cross_entropy,
 };
@@ -17,17 +18,7 @@ use zoo_oracle::{Precision, normals};
 
 use crate::support::{equal, is_refused, numbers};
 
-type Test = fn(&Device) -> Result<(), Failed>;
-
-pub(crate) fn trials(device: &Device) -> Vec<Trial> {
-    let test = |(name, test): &(&str, Test)| {
-        let (device, test) = (device.clone().autodiff(), *test);
-        Trial::test(format!("fused/{name}"), move || test(&device))
-    };
-    TESTS.iter().map(test).collect()
-}
-
-const TESTS: &[(&str, Test)] = &[
+pub(crate) const TESTS: &[(&str, Test)] = &[
     // Odd widths, a single row, a single number, and more rows than one thread takes.
     ("layer-norm", |device| {
         for [rows, width] in [[3, 5], [1, 128], [7, 1], [2, 37], [300, 130]] {
@@ -41,7 +32,7 @@ const TESTS: &[(&str, Test)] = &[
         let copied = Tensor::<3>::from_data(input.to_data(), device);
         near(
             layer_norm(&norm, EPSILON, input),
-            &f64s(layer_norm(&norm, EPSILON, copied))?,
+            &f64s(layer_norm(&norm, EPSILON, copied)),
         )
     }),
     ("cross-entropy", |device| {
@@ -59,18 +50,18 @@ const TESTS: &[(&str, Test)] = &[
         let targets = Tensor::<1, Int>::zeros([3], device);
         let loss = smoothed_cross_entropy(logits.clone(), targets, &[false; 3], 0.1);
         let gradients = loss.backward();
-        equal(numbers(loss)?, vec![0.0])?;
+        equal(numbers(loss), vec![0.0])?;
         let got = logits.grad(&gradients).ok_or("no gradient")?;
-        equal(numbers(got)?, vec![0.0; 12])
+        equal(numbers(got), vec![0.0; 12])
     }),
     ("cross-entropy-leaves-logits-alone", |device| {
         let logits = tensor::<2>("looked-at", [3, 5], device).require_grad();
         let seen = logits.clone() * 2.0;
-        let before = numbers(seen.clone())?;
+        let before = numbers(seen.clone());
         let targets = ids(&[4, 0, 2], device);
         let loss = smoothed_cross_entropy(seen.clone(), targets, &[true; 3], 0.1);
         loss.backward();
-        equal(numbers(seen)?, before)
+        equal(numbers(seen), before)
     }),
     ("cross-entropy-of-large-logits", |device| {
         // Where a sum of exponentials would overflow, and where all but one vanish.
@@ -83,13 +74,13 @@ const TESTS: &[(&str, Test)] = &[
     ("dropout", |device| {
         let module = DropoutConfig::new(0.3).init();
         let input = ones([40, 1001], device);
-        forgets(0.3, &numbers(dropout(&module, input.clone()))?)?;
+        forgets(0.3, &numbers(dropout(&module, input.clone())))?;
         let base = tensor::<2>("base", [40, 1001], device);
-        let sum = numbers(add_dropout(&module, base.clone(), input.clone()))?;
-        let kept: Vec<f32> = sum.iter().zip(numbers(base)?).map(|(s, b)| s - b).collect();
+        let sum = numbers(add_dropout(&module, base.clone(), input.clone()));
+        let kept: Vec<f32> = sum.iter().zip(numbers(base)).map(|(s, b)| s - b).collect();
         forgets(0.3, &kept)?;
-        forgets(0.3, &numbers(relu_dropout(&module, input.clone()))?)?;
-        let below = numbers(relu_dropout(&module, -input))?;
+        forgets(0.3, &numbers(relu_dropout(&module, input.clone())))?;
+        let below = numbers(relu_dropout(&module, -input));
         equal(below.iter().all(|number| *number == 0.0), true)
     }),
     ("dropout-is-linear", |device| {
@@ -104,13 +95,13 @@ const TESTS: &[(&str, Test)] = &[
         follows(&input, &output, Some(&base), &upstream)?;
         let output = relu_dropout(&module, input.clone());
         let gradients = (output.clone() * upstream.clone()).sum().backward();
-        let got = numbers(input.grad(&gradients).ok_or("no gradient")?)?;
-        let (input, output) = (numbers(input)?, numbers(output)?);
+        let got = numbers(input.grad(&gradients).ok_or("no gradient")?);
+        let (input, output) = (numbers(input), numbers(output));
         let factor = |at: usize| match input[at] > 0.0 {
             true => output[at] / input[at],
             false => 0.0,
         };
-        let upstream = numbers(upstream)?;
+        let upstream = numbers(upstream);
         let want: Vec<f64> = (0..input.len())
             .map(|at| f64::from(factor(at) * upstream[at]))
             .collect();
@@ -140,7 +131,7 @@ const TESTS: &[(&str, Test)] = &[
         // Tests beside this one draw from the same generator: now and then one comes between,
         // but a seed that decided nothing would never give the same 512 choices twice.
         for _ in 0..50 {
-            let (first, again, other) = (drawn(3)?, drawn(3)?, drawn(4)?);
+            let (first, again, other) = (drawn(3), drawn(3), drawn(4));
             if first == again && first != other {
                 return Ok(());
             }
@@ -173,8 +164,8 @@ const TESTS: &[(&str, Test)] = &[
         let mut first = config.init();
         let norm = step(&mut first, LayerNormConfig::new(5).init(device));
         let mut second = config.init().load_record(first.to_record());
-        let want = numbers(step(&mut first, norm.clone()).gamma.val())?;
-        equal(numbers(step(&mut second, norm).gamma.val())?, want)
+        let want = numbers(step(&mut first, norm.clone()).gamma.val());
+        equal(numbers(step(&mut second, norm).gamma.val()), want)
     }),
     ("adam-leaves-others-alone", |device| {
         let norm = LayerNormConfig::new(6).init(device);
@@ -182,14 +173,12 @@ const TESTS: &[(&str, Test)] = &[
         let mut optimizer = AdamConfig::new(AdamKind::Adam).init();
         let gradients = gradients(&norm, 1, device);
         optimizer.step(0.1, norm, gradients);
-        equal(numbers(seen)?, vec![1.0; 6])
+        equal(numbers(seen), vec![1.0; 6])
     }),
     ("misuse-is-named", |device| {
         let norm = LayerNormConfig::new(4).init(device);
         is_refused(
-            || {
-                layer_norm(&norm, EPSILON, Tensor::<2>::zeros([2, 3], device));
-            },
+            || layer_norm(&norm, EPSILON, Tensor::<2>::zeros([2, 3], device)),
             "layer norm: the last dimension must be 4, got [2, 3]",
         )?;
         let call = |targets: &[i64], counts: &[bool], smoothing: f64| {
@@ -226,13 +215,13 @@ fn ids(ids: &[i64], device: &Device) -> Tensor<1, Int> {
     Tensor::from_data(TensorData::new(ids.to_vec(), [ids.len()]), device)
 }
 
-fn f64s<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f64>, Failed> {
-    Ok(numbers(tensor)?.into_iter().map(f64::from).collect())
+fn f64s<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
+    numbers(tensor).into_iter().map(f64::from).collect()
 }
 
 fn near<const D: usize>(got: Tensor<D>, want: &[f64]) -> Result<(), Failed> {
     let tolerance = Precision::F32.backward(0.0);
-    tolerance.check("result", &numbers(got)?, want)?;
+    tolerance.check("result", &numbers(got), want)?;
     Ok(())
 }
 
@@ -282,10 +271,10 @@ fn norm_is_right(rows: usize, width: usize, bias: bool, device: &Device) -> Resu
     let output = layer_norm(&norm, EPSILON, input.clone());
     let gradients = (output.clone() * upstream.clone()).sum().backward();
 
-    let (x, up) = (f64s(input.clone())?, f64s(upstream)?);
-    let gamma = f64s(norm.gamma.val())?;
+    let (x, up) = (f64s(input.clone()), f64s(upstream));
+    let gamma = f64s(norm.gamma.val());
     let beta = match &norm.beta {
-        Some(beta) => f64s(beta.val())?,
+        Some(beta) => f64s(beta.val()),
         None => vec![0.0; width],
     };
     near(output, &plain_norm(&x, &gamma, &beta))?;
@@ -298,7 +287,7 @@ fn norm_is_right(rows: usize, width: usize, bias: bool, device: &Device) -> Resu
     let want = slopes(&x[..looked_at], |x| {
         loss(x, &gamma, &beta, &up[..looked_at])
     });
-    let got = numbers(input.grad(&gradients).ok_or("no gradient")?)?;
+    let got = numbers(input.grad(&gradients).ok_or("no gradient")?);
     // Of a row of one number nothing is left but rounding.
     let tolerance = Precision::F32.backward(0.0);
     if width > 1 {
@@ -345,14 +334,14 @@ fn loss_is_right(
     let given = logits.clone() * 1.0;
     let loss = smoothed_cross_entropy(given, ids(&targets, device), &counts, smoothing);
     let gradients = (loss.clone() * 3.0).backward();
-    let at = f64s(logits.clone())?;
+    let at = f64s(logits.clone());
     let plain = |at: &[f64]| plain_loss(at, classes, &targets, &counts, smoothing);
     match classes {
         // What is left of equal terms is no size to be relative to.
-        1 => equal(numbers(loss)?[0].abs() < 1e-6, true)?,
+        1 => equal(numbers(loss)[0].abs() < 1e-6, true)?,
         _ => near(loss, &[plain(&at)])?,
     }
-    let got = numbers(logits.grad(&gradients).ok_or("no gradient")?)?;
+    let got = numbers(logits.grad(&gradients).ok_or("no gradient")?);
     // All rows are many: differences of the first and last, which padding may be among.
     let sizes = [
         0..rows.min(3) * classes,
@@ -371,9 +360,10 @@ fn loss_is_right(
             let apart = (f64::from(*got) - want).abs();
             // Differences lose digits: the root of f64's, of a loss of a few nats.
             let allowed = 16.0 * f64::from(f32::EPSILON) * term + 1e-9;
-            if apart > allowed {
-                return Err(format!("{got} instead of {want}, terms up to {term}").into());
-            }
+            assert!(
+                apart <= allowed,
+                "{got} instead of {want}, terms up to {term}"
+            );
         }
     }
     Ok(())
@@ -391,10 +381,11 @@ fn forgets(share: f64, numbers: &[f32]) -> Result<(), Failed> {
     let got = 1.0 - numbers.iter().filter(|number| is_kept(number)).count() as f64 / count;
     // Five standard errors.
     let noise = 5.0 * (share * (1.0 - share) / count).sqrt();
-    match (got - share).abs() < noise {
-        true => Ok(()),
-        false => Err(format!("{got} forgotten instead of {share}").into()),
-    }
+    assert!(
+        (got - share).abs() < noise,
+        "{got} forgotten instead of {share}"
+    );
+    Ok(())
 }
 
 /// Whether gradients are the factors that the result shows.
@@ -405,18 +396,18 @@ fn follows(
     upstream: &Tensor<2>,
 ) -> Result<(), Failed> {
     let gradients = (output.clone() * upstream.clone()).sum().backward();
-    let got = numbers(input.grad(&gradients).ok_or("no gradient")?)?;
+    let got = numbers(input.grad(&gradients).ok_or("no gradient")?);
     let (x, y, up) = (
-        f64s(input.clone())?,
-        f64s(output.clone())?,
-        f64s(upstream.clone())?,
+        f64s(input.clone()),
+        f64s(output.clone()),
+        f64s(upstream.clone()),
     );
     let z = match base {
         None => vec![0.0; x.len()],
         Some(base) => {
             let got = base.grad(&gradients).ok_or("no gradient")?;
             near(got, &up)?;
-            f64s(base.clone())?
+            f64s(base.clone())
         }
     };
     for at in 0..x.len() {
@@ -424,9 +415,12 @@ fn follows(
         let factor = (y[at] - z[at]) / x[at];
         let noise = 1e-6 * (1.0 + z[at].abs()) / x[at].abs();
         let apart = (f64::from(got[at]) - factor * up[at]).abs();
-        if apart > (noise + 1e-6) * (1.0 + up[at].abs()) {
-            return Err(format!("{} instead of {}", got[at], factor * up[at]).into());
-        }
+        assert!(
+            apart <= (noise + 1e-6) * (1.0 + up[at].abs()),
+            "{} instead of {}",
+            got[at],
+            factor * up[at]
+        );
     }
     Ok(())
 }
@@ -434,15 +428,15 @@ fn follows(
 /// Whether nothing is forgotten.
 fn rests(module: &Dropout, device: &Device) -> Result<(), Failed> {
     let input = tensor::<2>("rest", [3, 7], device);
-    let want = numbers(input.clone())?;
-    equal(numbers(dropout(module, input.clone()))?, want.clone())?;
+    let want = numbers(input.clone());
+    equal(numbers(dropout(module, input.clone())), want.clone())?;
     let base = Tensor::zeros([3, 7], device);
     equal(
-        numbers(add_dropout(module, base, input.clone()))?,
+        numbers(add_dropout(module, base, input.clone())),
         want.clone(),
     )?;
     let want: Vec<f32> = want.into_iter().map(|x| x.max(0.0)).collect();
-    equal(numbers(relu_dropout(module, input))?, want)
+    equal(numbers(relu_dropout(module, input)), want)
 }
 
 /// Gradients for a norm's parameters that differ from step to step.
@@ -472,11 +466,11 @@ fn go_the_same_way(
         got = own.step(0.01, got, by);
         let by = gradients(&want, step, device);
         want = burns.step(0.01, want, by);
-        near(got.gamma.val(), &f64s(want.gamma.val())?)?;
+        near(got.gamma.val(), &f64s(want.gamma.val()))?;
         if let (Some(got), Some(want)) = (&got.beta, &want.beta) {
             // They start at zero: what is compared is all that steps have made of them, and
             // Burn takes 1 - beta in f32, which is off by a hundred-thousandth of itself.
-            let (got, want) = (numbers(got.val())?, f64s(want.val())?);
+            let (got, want) = (numbers(got.val()), f64s(want.val()));
             let off = |(got, want): (&f32, &f64)| (f64::from(*got) - want).abs();
             let worst = got.iter().zip(&want).map(off).fold(0.0, f64::max);
             equal(worst < 1e-5 * 0.01 * 5.0, true)?;

@@ -1,21 +1,12 @@
 //! Generation with toys whose every text can be written down.
 
 use burn::tensor::Device;
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Failed;
+use zoo_conformance::Test;
 use zoo_models::generate::generate_streaming;
 use zoo_models::{GenerateConfig, Generated, Stop, Strategy, generate};
 
 use crate::toy::{END, SHARES, Toy, countdown, scattered, stammer, unchanging};
-
-type Test = fn(&Device) -> Result<(), Failed>;
-
-pub(crate) fn trials(device: &Device) -> Vec<Trial> {
-    let trial = |&(name, test): &(&str, Test)| {
-        let device = device.clone();
-        Trial::test(format!("generate/{name}"), move || test(&device))
-    };
-    TESTS.iter().map(trial).collect()
-}
 
 fn beam(beams: usize, length_penalty: f64, n_best: usize) -> GenerateConfig {
     GenerateConfig::new(Strategy::Beam {
@@ -103,7 +94,7 @@ fn refused(toy: &Toy, prompts: &[&[u32]], config: GenerateConfig, why: &str) -> 
     }
 }
 
-const TESTS: &[(&str, Test)] = &[
+pub(crate) const TESTS: &[(&str, Test)] = &[
     ("a-beam-of-everything-is-exhaustive", |device| {
         let toy = Toy::new(4, scattered, device);
         let prompts: [&[u32]; 2] = [&[1], &[2, 3]];

@@ -2,54 +2,49 @@
 //! that is.
 
 use burn::tensor::{Device, Tensor};
-use libtest_mimic::{Failed, Trial};
-use zoo_conformance::golden_data;
+use libtest_mimic::Failed;
+use zoo_conformance::{Golden, Suite, numbers};
 use zoo_models::weights::{Weights, WeightsError, import};
 use zoo_models::{
     Activation, Documents, GptConfig, HanConfig, Norm, PositionEncoding, Tokens, TransformerConfig,
     Tying,
 };
-use zoo_oracle::Golden;
 
 /// How far a number may be off: logits are of the size of 1 to 10, and `f32` holds seven digits.
 const NEAR: f64 = 1e-4;
 
-pub(crate) fn trials(device: &Device) -> Vec<Trial> {
+pub(crate) fn trials(suite: &mut Suite) {
+    type Test = fn(&Golden, &Device) -> Result<(), Failed>;
     let golden = golden();
-    let mut trials = Vec::new();
-    for (case, norm, activation) in [
-        ("transformer-post-relu", Norm::Post, Activation::Relu),
-        ("transformer-pre-gelu", Norm::Pre, Activation::Gelu),
-    ] {
-        let (golden, device) = (golden.under(&format!("{case}.")), device.clone());
-        trials.push(Trial::test(format!("golden/pytorch-{case}"), move || {
-            transformer(&golden, norm, activation, &device)
-        }));
-    }
-    for (name, test) in [
+    let tests: [(&str, &str, Test); 9] = [
         (
-            "pytorch-gpt2",
-            gpt2 as fn(&Golden, &Device) -> Result<(), Failed>,
+            "pytorch-transformer-post-relu",
+            "transformer-post-relu",
+            |golden, device| transformer(golden, Norm::Post, Activation::Relu, device),
         ),
-        ("pytorch-gpt2 as linear layers", gpt2_as_linear),
-        ("pytorch-gpt2 as torch.save wrote it", gpt2_as_saved),
-        ("pytorch-gpt2, what is wrong is named", gpt2_wrong),
-        ("pytorch-gpt2, damaged", gpt2_damaged),
-    ] {
-        let (golden, device) = (golden.under("gpt2."), device.clone());
-        trials.push(Trial::test(format!("golden/{name}"), move || {
-            test(&golden, &device)
-        }));
+        (
+            "pytorch-transformer-pre-gelu",
+            "transformer-pre-gelu",
+            |golden, device| transformer(golden, Norm::Pre, Activation::Gelu, device),
+        ),
+        (
+            "pytorch-transformer, tied",
+            "transformer-post-relu",
+            transformer_tied,
+        ),
+        ("pytorch-gpt2", "gpt2", gpt2),
+        ("pytorch-gpt2 as linear layers", "gpt2", gpt2_as_linear),
+        ("pytorch-gpt2 as torch.save wrote it", "gpt2", gpt2_as_saved),
+        ("pytorch-gpt2, what is wrong is named", "gpt2", gpt2_wrong),
+        ("pytorch-gpt2, damaged", "gpt2", gpt2_damaged),
+        ("pytorch-han", "han", han),
+    ];
+    for (name, case, test) in tests {
+        let golden = golden.under(&format!("{case}."));
+        suite.add(format!("golden/{name}"), move |device| {
+            test(&golden, device)
+        });
     }
-    let (tied, tied_on) = (golden.under("transformer-post-relu."), device.clone());
-    trials.push(Trial::test("golden/pytorch-transformer, tied", move || {
-        transformer_tied(&tied, &tied_on)
-    }));
-    let (golden, device) = (golden.under("han."), device.clone());
-    trials.push(Trial::test("golden/pytorch-han", move || {
-        han(&golden, &device)
-    }));
-    trials
 }
 
 fn golden() -> Golden {
@@ -59,20 +54,17 @@ fn golden() -> Golden {
 
 /// What a state dict would have.
 fn weights(golden: &Golden) -> Weights {
-    let weights = golden.under("weights.").tensors;
-    let weights = weights.iter();
-    Weights::of_tensors(weights.map(|(name, tensor)| (name.clone(), golden_data(tensor))))
+    Weights::of_tensors(golden.under("weights.").tensors)
 }
 
 fn whole(golden: &Golden, name: &str) -> Vec<i64> {
-    let tensor = golden.tensor(name).expect("every case has it");
-    golden_data(tensor).try_to_vec().expect("whole numbers")
+    let data = &golden.tensors[name];
+    data.try_to_vec().expect("whole numbers")
 }
 
 /// Tokens `[batch, seq]`, cut to their lengths.
 fn rows(golden: &Golden, name: &str, lengths: Option<&[i64]>) -> Vec<Vec<u32>> {
-    let tensor = golden.tensor(name).expect("every case has it");
-    let seq = tensor.shape[1];
+    let seq = golden.tensors[name].shape()[1];
     let ids = whole(golden, name);
     let row = |(row, ids): (usize, &[i64])| {
         let length = lengths.map_or(seq, |lengths| lengths[row] as usize);
@@ -86,16 +78,14 @@ fn same_logits<const D: usize>(golden: &Golden, got: Tensor<D>) -> Result<(), Fa
 }
 
 fn same<const D: usize>(golden: &Golden, name: &str, got: Tensor<D>) -> Result<(), Failed> {
-    let expected: Vec<f64> = golden_data(golden.tensor(name)?).try_to_vec().expect("f64");
-    let got = crate::support::numbers(got)?;
+    let expected = golden.numbers(name);
+    let got = numbers(got);
     assert_eq!(got.len(), expected.len(), "{name}");
     let error = |(got, expected): (&f32, &f64)| (f64::from(*got) - expected).abs();
     let worst = got.iter().zip(&expected).map(error).fold(0.0, f64::max);
     let is_near = worst <= NEAR && got.iter().all(|number| number.is_finite());
-    match is_near {
-        true => Ok(()),
-        false => Err(format!("{name} are off by up to {worst:.1e}").into()),
-    }
+    assert!(is_near, "{name} are off by up to {worst:.1e}");
+    Ok(())
 }
 
 fn small_transformer(source_vocabulary: usize) -> TransformerConfig {

@@ -1,10 +1,11 @@
 //! GPT on a device.
 
 use burn::module::Module;
-use burn::tensor::{Device, Int, Tensor, TensorData, activation};
-use libtest_mimic::{Failed, Trial};
+use burn::tensor::{Device, Tensor, TensorData, activation};
+use libtest_mimic::Failed;
 use zoo_attention::mechanisms::Performer;
 use zoo_attention::{Mechanism, MechanismConfig};
+use zoo_conformance::{Suite, Test};
 use zoo_models::{
     Activation, Generative, Gpt, GptConfig, ModelError, PositionEncoding, Tokens, token_loss,
 };
@@ -12,40 +13,28 @@ use zoo_oracle::small_for_tests;
 
 use crate::drawn::drawn;
 use crate::mechanisms::differs_in_a_decoder;
-use crate::support::{equal, has_parts, is_refused, numbers, overfits, same};
+use crate::support::{equal, has_parts, ids, is_refused, numbers, overfits, same, steps_agree};
 
-type Test = fn(&Device) -> Result<(), Failed>;
-
-pub(crate) fn trials(device: &Device) -> Vec<Trial> {
-    let mut trials: Vec<Trial> = TESTS
-        .iter()
-        .map(|&(name, test)| {
-            let device = device.clone();
-            Trial::test(format!("gpt/{name}"), move || test(&device))
-        })
-        .collect();
+pub(crate) fn trials(suite: &mut Suite) {
+    suite.add_table("gpt/", TESTS);
     for (mechanism, positions) in LEARNING {
-        let device = device.clone().autodiff();
-        trials.push(Trial::test(
+        suite.add_training(
             format!("gpt/learns-by-heart-with-{mechanism}"),
-            move || learns_by_heart(small_for_tests(mechanism), positions, &device),
-        ));
+            move |device| learns_by_heart(small_for_tests(mechanism), positions, device),
+        );
     }
     for (mechanism, positions) in STEPPING {
-        let device = device.clone();
-        trials.push(Trial::test(
-            format!("gpt/steps-with-{mechanism}-and-{}", positions.word()),
-            move || steps(small_for_tests(mechanism), positions, &device),
-        ));
+        let name = format!("gpt/steps-with-{mechanism}-and-{}", positions.word());
+        suite.add(name, move |device| {
+            steps(small_for_tests(mechanism), positions, device)
+        });
     }
     for mechanism in PADDED {
-        let device = device.clone();
-        trials.push(Trial::test(
-            format!("gpt/padding-changes-nothing-with-{mechanism}"),
-            move || padding_changes_nothing(small_for_tests(mechanism), &device),
-        ));
+        let name = format!("gpt/padding-changes-nothing-with-{mechanism}");
+        suite.add(name, move |device| {
+            padding_changes_nothing(small_for_tests(mechanism), device)
+        });
     }
-    trials
 }
 
 const ROTARY: PositionEncoding = PositionEncoding::rotary(1e4);
@@ -114,12 +103,6 @@ fn learns_by_heart(
     })
 }
 
-fn ids(rows: &[Vec<u32>], device: &Device) -> Tensor<2, Int> {
-    let width = rows[0].len();
-    let numbers: Vec<i64> = rows.concat().into_iter().map(i64::from).collect();
-    Tensor::from_data(TensorData::new(numbers, [rows.len(), width]), device)
-}
-
 /// Token by token, and several at a time, gives what all at once give.
 fn steps(
     mechanism: MechanismConfig,
@@ -135,41 +118,7 @@ fn steps(
     ];
     let tokens = Tokens::new(&rows, model.limits(), device)?;
     let at_once = model.forward(&tokens); // [3, 7, 11]
-    for parts in [vec![1; 7], vec![3, 1, 2, 1]] {
-        let mut state = model.start(3)?;
-        let mut first = 0;
-        for new in parts {
-            let next = tokens.ids().slice_dim(1, first..first + new);
-            first += new;
-            let got = model.advance(next, &mut state);
-            let want = at_once.clone().slice_dim(1, first - 1..first);
-            same(got, want.reshape([3, 11]))
-                .map_err(|error| format!("place {}: {error:?}", first - 1))?;
-        }
-    }
-    chosen_rows_go_on(&model, &rows, device)
-}
-
-/// Rows of a state that were chosen are as if the others had never been there.
-fn chosen_rows_go_on(model: &Gpt, rows: &[Vec<u32>], device: &Device) -> Result<(), Failed> {
-    let part = |of: &[usize], from: usize, to: usize| {
-        let rows: Vec<Vec<u32>> = of.iter().map(|row| rows[*row][from..to].to_vec()).collect();
-        ids(&rows, device)
-    };
-    let mut all = model.start(3)?;
-    model.advance(part(&[0, 1, 2], 0, 3), &mut all);
-    let mut chosen = model.select(&all, &[2, 0, 2]);
-    equal(model.rows(&chosen), 3)?;
-    let mut alone = model.start(3)?;
-    model.advance(part(&[2, 0, 2], 0, 3), &mut alone);
-    for place in 3..5 {
-        let next = || part(&[2, 0, 2], place, place + 1);
-        same(
-            model.advance(next(), &mut chosen),
-            model.advance(next(), &mut alone),
-        )?;
-    }
-    Ok(())
+    steps_agree(&model, &rows, &at_once, |rows| Ok(model.start(rows.len())?))
 }
 
 /// A row beside a longer one, whatever is behind its end, is what it is alone.
@@ -308,17 +257,13 @@ const TESTS: &[(&str, Test)] = &[
         )?;
         let unchecked = Tokens::of_tensor(ids(&long, device), vec![13]);
         is_refused(
-            || {
-                model.forward(&unchecked);
-            },
+            || model.forward(&unchecked),
             "positions: there are 12 learned ones, got a sequence of 13 places",
         )?;
         let mut state = model.start(1)?;
         model.advance(ids(&[vec![1; 12]], device), &mut state);
         is_refused(
-            || {
-                model.advance(ids(&[vec![1]], device), &mut state);
-            },
+            || model.advance(ids(&[vec![1]], device), &mut state),
             "positions: there are 12 learned ones, got a sequence of 13 places",
         )
     }),
@@ -341,9 +286,10 @@ const TESTS: &[(&str, Test)] = &[
         let tokens = |device: &Device| Tokens::new(&rows(), dropping.limits(), device);
         let given = tokens(autodiff)?;
         let [once, again] = [dropping.forward(&given), dropping.forward(&given)];
-        if same(once, again).is_ok() {
-            return Err("nothing was forgotten, or the same twice".into());
-        }
+        assert!(
+            same(once, again).is_err(),
+            "nothing was forgotten, or the same twice"
+        );
         let valid = dropping.valid();
         let given = tokens(device)?;
         same(valid.forward(&given), valid.forward(&given))
@@ -362,7 +308,7 @@ const TESTS: &[(&str, Test)] = &[
             let network = &model.layers[0].feed_forward;
             let x = Tensor::<3>::from_data([[[1.5, -70.0], [-30.0, 40.0]]], device);
             let inner = network.inner.forward(x.clone());
-            let by_hand: Vec<f32> = numbers(inner.clone())?
+            let by_hand: Vec<f32> = numbers(inner.clone())
                 .into_iter()
                 .map(|x| by(activation, x))
                 .collect();
@@ -380,9 +326,7 @@ const TESTS: &[(&str, Test)] = &[
         let model = config(MechanismConfig::from(Mechanism::Flash), LEARNED).init(device);
         let mut state = model.start(2)?;
         is_refused(
-            || {
-                model.advance(ids(&[vec![1, 2]], device), &mut state);
-            },
+            || model.advance(ids(&[vec![1, 2]], device), &mut state),
             "GPT: tokens must be [rows = 2, new], at least one new, got [1, 2]",
         )
     }),

@@ -3,8 +3,9 @@
 use burn::module::{Module, ModuleMapper, Param};
 use burn::nn::{DropoutConfig, LayerNormConfig};
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Failed;
 use zoo_backend::{Dtype, Opened};
+use zoo_conformance::Suite;
 use zoo_kernels::recurrent::{Cell, Direction, RecurrentConfig};
 use zoo_kernels::{add_dropout, dropout, layer_norm, relu_dropout};
 use zoo_models::{GptConfig, PositionEncoding, Tokens, token_loss};
@@ -13,30 +14,26 @@ use zoo_oracle::normals;
 use crate::drawn::drawn;
 use crate::support::{equal, numbers};
 
-pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
+pub(crate) fn trials(suite: &mut Suite, opened: &Opened) {
     // Half the gap between neighbouring numbers near 1.
     let halves = [
         (Dtype::F16, DType::F16, 1.0 / f64::from(1 << 11)),
         (Dtype::Bf16, DType::BF16, 1.0 / f64::from(1 << 8)),
     ];
     let is_there = |(word, ..): &(Dtype, DType, f64)| opened.dtypes.contains(word);
-    let mut trials = vec![];
     for (word, dtype, unit) in halves.into_iter().filter(is_there) {
         for cell in [Cell::Gru, Cell::Lstm] {
-            let device = opened.device.clone();
-            let name = format!("half/{cell}-in-{word}");
-            trials.push(Trial::test(name, move || {
-                recurrent(cell, dtype, unit, &device)
-            }));
+            suite.add(format!("half/{cell}-in-{word}"), move |device| {
+                recurrent(cell, dtype, unit, device)
+            });
         }
-        let device = opened.device.clone();
-        let name = format!("half/gpt-in-{word}");
-        trials.push(Trial::test(name, move || gpt(dtype, unit, &device)));
-        let device = opened.device.clone().autodiff();
-        let name = format!("half/fused-in-{word}");
-        trials.push(Trial::test(name, move || fused(dtype, unit, &device)));
+        suite.add(format!("half/gpt-in-{word}"), move |device| {
+            gpt(dtype, unit, device)
+        });
+        suite.add_training(format!("half/fused-in-{word}"), move |device| {
+            fused(dtype, unit, device)
+        });
     }
-    trials
 }
 
 /// Every parameter as another type.
@@ -55,7 +52,7 @@ fn near<const D: usize>(
     unit: f64,
     units: f64,
 ) -> Result<(), Failed> {
-    let (got, want) = (numbers(got.cast(DType::F32))?, numbers(want)?);
+    let (got, want) = (numbers(got.cast(DType::F32)), numbers(want));
     let size = want
         .iter()
         .fold(0.0_f32, |size, number| size.max(number.abs()));
@@ -63,10 +60,8 @@ fn near<const D: usize>(
     let worst = got.iter().zip(&want).map(error).fold(0.0, f64::max);
     // The largest of several is none that is NaN.
     let is_near = worst <= units * unit && got.iter().all(|number| number.is_finite());
-    match is_near {
-        true => Ok(()),
-        false => Err(format!("{:.1} units apart, {units} allowed", worst / unit).into()),
-    }
+    assert!(is_near, "{:.1} units apart, {units} allowed", worst / unit);
+    Ok(())
 }
 
 fn recurrent(cell: Cell, dtype: DType, unit: f64, device: &Device) -> Result<(), Failed> {
@@ -90,9 +85,9 @@ fn recurrent(cell: Cell, dtype: DType, unit: f64, device: &Device) -> Result<(),
 fn fused(dtype: DType, unit: f64, device: &Device) -> Result<(), Failed> {
     const EPSILON: f64 = 1e-5;
     let norm = LayerNormConfig::new(9).with_epsilon(EPSILON).init(device);
-    let numbers = TensorData::new(normals("fused-half", 4 * 9, 1.0), [4, 9]);
+    let drawn = TensorData::new(normals("fused-half", 4 * 9, 1.0), [4, 9]);
     // Both start from what the half type holds.
-    let input = Tensor::<2>::from_data(numbers, device).cast(dtype).detach();
+    let input = Tensor::<2>::from_data(drawn, device).cast(dtype).detach();
     let wide = input.clone().cast(DType::F32).detach().require_grad();
     let input = input.require_grad();
     let want = layer_norm(&norm, EPSILON, wide.clone());
@@ -113,7 +108,7 @@ fn fused(dtype: DType, unit: f64, device: &Device) -> Result<(), Failed> {
         relu_dropout(&module, ones),
     ] {
         equal(got.dtype(), dtype)?;
-        let got = crate::support::numbers(got.cast(DType::F32))?;
+        let got = numbers(got.cast(DType::F32));
         equal(got.iter().all(|number| [0.0, 2.0].contains(number)), true)?;
     }
     Ok(())

@@ -5,7 +5,8 @@ use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{Device, Int, Tensor};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Failed;
+use zoo_conformance::{Suite, Test};
 use zoo_models::Cell;
 use zoo_models::han::Judged;
 use zoo_models::{Documents, Han, HanConfig, Limits, ModelError};
@@ -13,20 +14,13 @@ use zoo_oracle::Precision;
 
 use crate::support::{self, numbers};
 
-type Test = fn(&Device) -> Result<(), Failed>;
-
-pub(crate) fn trials(device: &Device) -> Vec<Trial> {
-    let learning = [Cell::Gru, Cell::Lstm].map(|cell| {
-        let device = device.clone().autodiff();
-        Trial::test(format!("han/overfits-with-{cell}"), move || {
-            overfits(cell, &device)
-        })
-    });
-    let others = TESTS.iter().map(|(name, test)| {
-        let device = device.clone();
-        Trial::test(format!("han/{name}"), move || test(&device))
-    });
-    learning.into_iter().chain(others).collect()
+pub(crate) fn trials(suite: &mut Suite) {
+    for cell in [Cell::Gru, Cell::Lstm] {
+        suite.add_training(format!("han/overfits-with-{cell}"), move |device| {
+            overfits(cell, device)
+        });
+    }
+    suite.add_table("han/", TESTS);
 }
 
 /// A model of 9 words and 2 classes.
@@ -70,21 +64,19 @@ fn overfits(cell: Cell, device: &Device) -> Result<(), Failed> {
 }
 
 fn same(what: &str, got: &[f32], want: &[f32]) -> Result<(), Failed> {
-    let want: Vec<f64> = want.iter().copied().map(f64::from).collect();
     // Two recurrences and two attentions, one after the other.
-    let tolerance = Precision::F32.backward(8.0);
-    tolerance.check(what, got, &want)?;
+    Precision::F32.backward(8.0).compare(what, got, want)?;
     Ok(())
 }
 
 /// Rows of a result on the host.
-fn rows(judged: &Judged, document: usize) -> Result<[Vec<f32>; 3], Failed> {
+fn rows(judged: &Judged, document: usize) -> [Vec<f32>; 3] {
     let own = document..document + 1;
-    Ok([
-        numbers(judged.logits.clone().slice_dim(0, own.clone()))?,
-        numbers(judged.word_weights.clone().slice_dim(0, own.clone()))?,
-        numbers(judged.sentence_weights.clone().slice_dim(0, own))?,
-    ])
+    [
+        numbers(judged.logits.clone().slice_dim(0, own.clone())),
+        numbers(judged.word_weights.clone().slice_dim(0, own.clone())),
+        numbers(judged.sentence_weights.clone().slice_dim(0, own)),
+    ]
 }
 
 const TESTS: &[(&str, Test)] = &[
@@ -96,8 +88,8 @@ const TESTS: &[(&str, Test)] = &[
         for (at, document) in documents.iter().enumerate() {
             let alone = batch(std::slice::from_ref(document), device)?;
             let [_, own_sentences, own_words] = alone.dims();
-            let [logits, word_weights, sentence_weights] = rows(&model.forward(&alone), 0)?;
-            let got = rows(&together, at)?;
+            let [logits, word_weights, sentence_weights] = rows(&model.forward(&alone), 0);
+            let got = rows(&together, at);
             same("logits", &got[0], &logits)?;
             // The weights alone, with zeros where the others go on.
             let mut padded = vec![0.0; sentences * words];
@@ -117,16 +109,17 @@ const TESTS: &[(&str, Test)] = &[
         let documents = four();
         let judged = model.forward(&batch(&documents, device)?);
         for (at, document) in documents.iter().enumerate() {
-            let [_, words, sentences] = rows(&judged, at)?;
+            let [_, words, sentences] = rows(&judged, at);
             let longest = words.len() / sentences.len();
             same("of the document", &[sentences.iter().sum()], &[1.0])?;
             for (sentence, weights) in words.chunks_exact(longest).enumerate() {
                 let count = document.get(sentence).map_or(0, Vec::len);
                 let there = weights[..count].iter().all(|weight| *weight > 0.0);
                 let rest = weights[count..].iter().all(|weight| *weight == 0.0);
-                if !there || !rest {
-                    return Err(format!("document {at}, sentence {sentence}: {weights:?}").into());
-                }
+                assert!(
+                    there && rest,
+                    "document {at}, sentence {sentence}: {weights:?}"
+                );
                 let whole = if count > 0 { 1.0 } else { 0.0 };
                 same("of a sentence", &[weights.iter().sum()], &[whole])?;
             }
@@ -138,32 +131,35 @@ const TESTS: &[(&str, Test)] = &[
         let model = config().init(device);
         let documents = batch(&[vec![], vec![vec![1], vec![], vec![2, 3]]], device)?;
         let judged = model.forward(&documents);
-        let [logits, words, sentences] = rows(&judged, 0)?;
+        let [logits, words, sentences] = rows(&judged, 0);
         let bias = model.classifier.bias.as_ref().ok_or("no bias")?.val();
-        same("no sentences", &logits, &numbers(bias.unsqueeze::<2>())?)?;
-        if words.iter().chain(&sentences).any(|weight| *weight != 0.0) {
-            return Err(format!("weights of nothing: {words:?}, {sentences:?}").into());
-        }
-        let [_, words, sentences] = rows(&judged, 1)?;
+        same("no sentences", &logits, &numbers(bias.unsqueeze::<2>()))?;
+        assert!(
+            !words.iter().chain(&sentences).any(|weight| *weight != 0.0),
+            "weights of nothing: {words:?}, {sentences:?}"
+        );
+        let [_, words, sentences] = rows(&judged, 1);
         // The sentence without words has a place and no words.
         same("three sentences", &[sentences.iter().sum()], &[1.0])?;
-        if sentences[1] == 0.0 || words[2..4] != [0.0, 0.0] {
-            return Err(format!("an empty sentence: {words:?}, {sentences:?}").into());
-        }
+        assert!(
+            sentences[1] != 0.0 && words[2..4] == [0.0, 0.0],
+            "an empty sentence: {words:?}, {sentences:?}"
+        );
         let gradients = judged.logits.sum().backward();
         let gradients = GradientsParams::from_grads(gradients, &model);
         let embedding = gradients
             .get::<2>(model.embedding.weight.id)
             .ok_or("no gradient")?;
-        let embedding = numbers(embedding)?;
-        if embedding.iter().any(|x| !x.is_finite()) || embedding.iter().all(|x| *x == 0.0) {
-            return Err(format!("gradients: {embedding:?}").into());
-        }
+        let embedding = numbers(embedding);
+        assert!(
+            !embedding.iter().any(|x| !x.is_finite()) && !embedding.iter().all(|x| *x == 0.0),
+            "gradients: {embedding:?}"
+        );
         // Nothing at all, and nothing but an empty sentence.
         let judged = model.forward(&batch(&[vec![]], device)?);
-        same("nothing", &numbers(judged.logits)?, &logits)?;
+        same("nothing", &numbers(judged.logits), &logits)?;
         let judged = model.forward(&batch(&[vec![vec![]]], device)?);
-        let sentences = numbers(judged.sentence_weights)?;
+        let sentences = numbers(judged.sentence_weights);
         same("an empty sentence alone", &sentences, &[1.0])
     }),
     ("a-word-that-is-none-is-named", |device| {
@@ -198,19 +194,20 @@ const TESTS: &[(&str, Test)] = &[
   parameters                               680";
         let said = model.to_string();
         let plain = |text: &str| -> String { text.split_whitespace().collect() };
-        if plain(&said) != plain(text) {
-            return Err(format!("it says\n{said}").into());
-        }
-        if model.parameters() != model.num_params() {
-            return Err(format!("{} parameters", model.parameters()).into());
-        }
+        assert!(plain(&said) == plain(text), "it says\n{said}");
+        assert!(
+            model.parameters() == model.num_params(),
+            "{} parameters",
+            model.parameters()
+        );
         // 2 documents of 3 sentences of 4 words: 24 words, 6 sentences.
         let words = 2 * 24 * (2 * 3 * 4 * (6 + 4) + (8 * 5 + 5 + 8));
         let sentences = 2 * 6 * (2 * 3 * 3 * (8 + 3) + (6 * 5 + 5 + 6));
         let flops = model.flops(2, 3, 4);
-        if flops != f64::from(words + sentences + 2 * 2 * 6 * 2) {
-            return Err(format!("{flops} FLOPs").into());
-        }
+        assert!(
+            flops == f64::from(words + sentences + 2 * 2 * 6 * 2),
+            "{flops} FLOPs"
+        );
         Ok(())
     }),
 ];

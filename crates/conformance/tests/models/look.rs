@@ -3,8 +3,9 @@
 
 use burn::nn::LayerNorm;
 use burn::tensor::{Device, Tensor};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Failed;
 use zoo_attention::{Mechanism, MechanismConfig, MultiHeadAttention};
+use zoo_conformance::{Suite, Test};
 use zoo_models::blocks::FeedForward;
 use zoo_models::{
     ClassifierConfig, GptConfig, ModelError, Pooling, PositionEncoding, Tokens, TransformerConfig,
@@ -16,26 +17,16 @@ use crate::drawn::drawn;
 use crate::mechanisms::{differs_in_a_decoder, differs_in_an_encoder};
 use crate::support::{equal, is_refused, numbers, same};
 
-type Test = fn(&Device) -> Result<(), Failed>;
-
-pub(crate) fn trials(device: &Device) -> Vec<Trial> {
-    let mut trials = vec![];
+pub(crate) fn trials(suite: &mut Suite) {
     for mechanism in Mechanism::ALL {
-        let own = device.clone();
-        trials.push(Trial::test(format!("look/gpt/{mechanism}"), move || {
-            a_gpt_looks_there(small_for_tests(mechanism), &own)
-        }));
-        let own = device.clone();
-        trials.push(Trial::test(
-            format!("look/transformer/{mechanism}"),
-            move || a_transformer_looks_there(small_for_tests(mechanism), &own),
-        ));
+        suite.add(format!("look/gpt/{mechanism}"), move |device| {
+            a_gpt_looks_there(small_for_tests(mechanism), device)
+        });
+        suite.add(format!("look/transformer/{mechanism}"), move |device| {
+            a_transformer_looks_there(small_for_tests(mechanism), device)
+        });
     }
-    trials.extend(TESTS.iter().map(|&(name, test)| {
-        let device = device.clone();
-        Trial::test(format!("look/{name}"), move || test(&device))
-    }));
-    trials
+    suite.add_table("look/", TESTS);
 }
 
 /// What a layer's attention gives for these weights, `[batch, heads, seq_q, seq_k]`.
@@ -64,7 +55,7 @@ fn whole(mechanism: &MechanismConfig, weights: &Tensor<4>) -> Result<(), Failed>
     ) {
         return Ok(());
     }
-    let sums = numbers(weights.clone().sum_dim(3))?;
+    let sums = numbers(weights.clone().sum_dim(3));
     let ones = vec![1.0; sums.len()];
     Precision::F32.forward(0.0).check("sums", &sums, &ones)?;
     Ok(())
@@ -216,9 +207,7 @@ const TESTS: &[(&str, Test)] = &[
         let rows = [vec![1, 2], vec![3]];
         let tokens = Tokens::new(&rows, model.limits(), device)?;
         is_refused(
-            || {
-                model.look(&tokens);
-            },
+            || model.look(&tokens),
             "GPT: rows must be of one length, at least 1, got [2, 1]",
         )
     }),

@@ -25,7 +25,7 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 use zoo_backend::{Opened, open_for_tests};
-use zoo_conformance::share;
+use zoo_conformance::{Suite, share};
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
@@ -37,21 +37,23 @@ fn main() -> ExitCode {
 }
 
 fn trials(opened: &Opened) -> Vec<Trial> {
-    let device = &opened.device;
-    let mut trials = gpt::trials(device);
-    trials.extend(transformer::trials(device));
-    trials.extend(classifier::trials(device));
-    trials.extend(encoder::trials(device));
-    trials.extend(seq2seq::trials(device));
-    trials.extend(cached::trials(device));
-    trials.extend(generate::trials(device));
-    trials.extend(weights::trials(device));
-    trials.extend(damaged::trials());
-    trials.extend(golden::trials(device));
-    trials.extend(fused::trials(device));
-    trials.extend(recurrent::trials(device));
-    trials.extend(half::trials(opened));
-    trials.extend(han::trials(device));
-    trials.extend(look::trials(device));
-    trials
+    let mut suite = Suite::new(&opened.device);
+    gpt::trials(&mut suite);
+    transformer::trials(&mut suite);
+    classifier::trials(&mut suite);
+    suite.add_table("encoder/", encoder::TESTS);
+    seq2seq::trials(&mut suite);
+    cached::trials(&mut suite);
+    suite.add_table("generate/", generate::TESTS);
+    weights::trials(&mut suite);
+    suite.trials.extend(damaged::trials());
+    golden::trials(&mut suite);
+    for (name, test) in fused::TESTS {
+        suite.add_training(format!("fused/{name}"), test);
+    }
+    recurrent::trials(&mut suite);
+    half::trials(&mut suite, opened);
+    han::trials(&mut suite);
+    look::trials(&mut suite);
+    suite.trials
 }

@@ -3,7 +3,8 @@
 use burn::module::Param;
 use burn::nn::Linear;
 use burn::tensor::{Device, Distribution, Gradients, Tensor, TensorData};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Failed;
+use zoo_conformance::{Suite, Test};
 use zoo_kernels::recurrent::recurrence::{Given, recorded};
 use zoo_kernels::recurrent::{
     Cell, DirectedWeights, Direction, LayerState, Recurrent, RecurrentConfig, RecurrentState,
@@ -12,26 +13,20 @@ use zoo_oracle::{Precision, RecurrentAnswer, RecurrentInputs, RecurrentProblem, 
 
 use crate::support::{is_refused, numbers};
 
-type Test = fn(&Device) -> Result<(), Failed>;
-
-pub(crate) fn trials(device: &Device) -> Vec<Trial> {
-    let solved = PROBLEMS.iter().flat_map(|problem| {
+pub(crate) fn trials(suite: &mut Suite) {
+    for problem in PROBLEMS {
+        let name = format!("recurrent/{}", problem.name);
+        suite.add_training(format!("{name}/by-its-body"), |device| {
+            is_solved(problem, Way::Module, device)
+        });
         // Recorded, the loop is the same for all: two problems, one of each unit, show it.
-        let is_recorded = problem.backward.len() == 2;
-        let ways = [Way::Module].into_iter();
-        let ways = ways.chain(is_recorded.then_some(Way::Recorded));
-        let device = device.clone().autodiff();
-        ways.map(move |way| {
-            let device = device.clone();
-            let name = format!("recurrent/{}/{}", problem.name, way.word());
-            Trial::test(name, move || is_solved(problem, way, &device))
-        })
-    });
-    let others = TESTS.iter().map(|(name, test)| {
-        let device = device.clone();
-        Trial::test(format!("recurrent/{name}"), move || test(&device))
-    });
-    solved.chain(others).collect()
+        if problem.backward.len() == 2 {
+            suite.add_training(format!("{name}/recorded"), |device| {
+                is_solved(problem, Way::Recorded, device)
+            });
+        }
+    }
+    suite.add_table("recurrent/", TESTS);
 }
 
 /// How a problem is computed.
@@ -41,15 +36,6 @@ enum Way {
     Module,
     /// By operations that autodiff records, as without any body.
     Recorded,
-}
-
-impl Way {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Module => "by-its-body",
-            Self::Recorded => "recorded",
-        }
-    }
 }
 
 const PROBLEMS: &[RecurrentProblem] = &[
@@ -233,10 +219,10 @@ fn is_solved(problem: &RecurrentProblem, way: Way, device: &Device) -> Result<()
         }
     };
     let tolerance = tolerance();
-    tolerance.check("outputs", &numbers(outputs.clone())?, &answer.outputs)?;
-    tolerance.check("hidden", &numbers(last.hidden.clone())?, &answer.hidden)?;
+    tolerance.check("outputs", &numbers(outputs.clone()), &answer.outputs)?;
+    tolerance.check("hidden", &numbers(last.hidden.clone()), &answer.hidden)?;
     if let Some(cell) = &last.cell {
-        tolerance.check("cell", &numbers(cell.clone())?, &answer.cell)?;
+        tolerance.check("cell", &numbers(cell.clone()), &answer.cell)?;
     }
 
     let gradients = loss(problem, &upstream, outputs, last).backward();
@@ -246,13 +232,13 @@ fn is_solved(problem: &RecurrentProblem, way: Way, device: &Device) -> Result<()
     tolerance.check("d_bias_ih", &got[2], &wanted.bias_ih)?;
     tolerance.check("d_bias_hh", &got[3], &wanted.bias_hh)?;
     let d_input = input.grad(&gradients).ok_or("no gradient by the input")?;
-    tolerance.check("d_input", &numbers(d_input)?, &wanted.input)?;
+    tolerance.check("d_input", &numbers(d_input), &wanted.input)?;
     if problem.has_state {
         let d_hidden = state.hidden.grad(&gradients).ok_or("none by the state")?;
-        tolerance.check("d_hidden", &numbers(d_hidden)?, &wanted.hidden)?;
+        tolerance.check("d_hidden", &numbers(d_hidden), &wanted.hidden)?;
         if let Some(cell) = state.cell {
             let d_cell = cell.grad(&gradients).ok_or("none by the cell")?;
-            tolerance.check("d_cell", &numbers(d_cell)?, &wanted.cell)?;
+            tolerance.check("d_cell", &numbers(d_cell), &wanted.cell)?;
         }
     }
     Ok(())
@@ -284,9 +270,9 @@ fn of_parameters(module: &Recurrent, gradients: &Gradients) -> Result<[Vec<f32>;
     for weights in layer.forward.iter().chain(&layer.reverse) {
         for (at, linear) in [&weights.input, &weights.hidden].into_iter().enumerate() {
             let weight = linear.weight.val().grad(gradients).ok_or("no gradient")?;
-            all[at].extend(numbers(weight.transpose())?);
+            all[at].extend(numbers(weight.transpose()));
             let bias = linear.bias.as_ref().ok_or("no bias")?.val();
-            all[2 + at].extend(numbers(bias.grad(gradients).ok_or("no gradient")?)?);
+            all[2 + at].extend(numbers(bias.grad(gradients).ok_or("no gradient")?));
         }
     }
     Ok(all)
@@ -297,8 +283,7 @@ fn drawn<const D: usize>(dims: [usize; D], device: &Device) -> Tensor<D> {
 }
 
 fn same<const D: usize>(what: &str, got: Tensor<D>, want: Tensor<D>) -> Result<(), Failed> {
-    let want: Vec<f64> = numbers(want)?.into_iter().map(f64::from).collect();
-    tolerance().check(what, &numbers(got)?, &want)?;
+    tolerance().compare(what, &numbers(got), &numbers(want))?;
     Ok(())
 }
 
@@ -331,20 +316,22 @@ const TESTS: &[(&str, Test)] = &[
             let (got, state) = module.forward(padded.clone(), Some(&lengths), None);
             same("outputs", got.clone().slice_dim(1, 0..3), want)?;
             same_states(state, want_state)?;
-            let beyond = numbers(got.clone().slice_dim(1, 3..5))?;
-            if beyond.iter().any(|x| *x != 0.0) {
-                return Err(format!("{cell}: padding has results: {beyond:?}").into());
-            }
+            let beyond = numbers(got.clone().slice_dim(1, 3..5));
+            assert!(
+                !beyond.iter().any(|x| *x != 0.0),
+                "{cell}: padding has results: {beyond:?}"
+            );
             let upstream = drawn([2, 5, 8], device);
             let gradients = (got * upstream).sum().backward();
             let d_input = padded.grad(&gradients).ok_or("no gradient")?;
-            let d_input = numbers(d_input)?;
+            let d_input = numbers(d_input);
             // Rows of 5 places of 3 numbers; the first has 3 places, the second 2.
             let (first, second) = d_input.split_at(15);
             let padding = first[9..].iter().chain(&second[6..]);
-            if padding.clone().any(|x| *x != 0.0) || d_input.iter().any(|x| x.is_nan()) {
-                return Err(format!("{cell}: padding has a gradient: {d_input:?}").into());
-            }
+            assert!(
+                !padding.clone().any(|x| *x != 0.0) && !d_input.iter().any(|x| x.is_nan()),
+                "{cell}: padding has a gradient: {d_input:?}"
+            );
         }
         Ok(())
     }),
@@ -445,15 +432,11 @@ const TESTS: &[(&str, Test)] = &[
     ("misuse-is-named", |device| {
         let module = RecurrentConfig::new(3, 4).init(device);
         is_refused(
-            || {
-                module.forward(Tensor::zeros([2, 5, 4], device), None, None);
-            },
+            || module.forward(Tensor::zeros([2, 5, 4], device), None, None),
             "recurrent layers: input must be [batch, seq, d_input = 3], got [2, 5, 4]",
         )?;
         is_refused(
-            || {
-                module.forward(Tensor::zeros([2, 5, 3], device), Some(&[5, 6]), None);
-            },
+            || module.forward(Tensor::zeros([2, 5, 3], device), Some(&[5, 6]), None),
             "gru recurrence: 2 lengths up to 5 expected, got [5, 6]",
         )?;
         let state = |batch: usize, cell: Option<Tensor<2>>| RecurrentState {
@@ -463,9 +446,7 @@ const TESTS: &[(&str, Test)] = &[
             }],
         };
         is_refused(
-            || {
-                module.step(Tensor::zeros([2, 3], device), Some(state(3, None)));
-            },
+            || module.step(Tensor::zeros([2, 3], device), Some(state(3, None))),
             "gru recurrence: the state must be [2, 4], got [3, 4]",
         )?;
         is_refused(

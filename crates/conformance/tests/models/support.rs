@@ -1,31 +1,14 @@
 //! What tests of models have in common.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use burn::module::Module;
 use burn::optim::{AdamConfig, GradientsParams};
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Int, Tensor, TensorData};
 use libtest_mimic::Failed;
-use zoo_oracle::Precision;
+use zoo_models::Generative;
+
+pub(crate) use zoo_conformance::{is_refused_with as is_refused, numbers, same};
 
 use crate::drawn::drawn;
-
-/// A tensor's numbers, row by row.
-pub(crate) fn numbers<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>, Failed> {
-    tensor
-        .try_into_vec_as()
-        .map_err(|error| format!("{error:?}").into())
-}
-
-/// Whether two ways of computing agree.
-///
-/// Both are rounded, layer by layer: what gradients of a single attention may be off by.
-pub(crate) fn same<const D: usize>(got: Tensor<D>, want: Tensor<D>) -> Result<(), Failed> {
-    let want: Vec<f64> = numbers(want)?.into_iter().map(f64::from).collect();
-    let tolerance = Precision::F32.backward(0.0);
-    tolerance.check("result", &numbers(got)?, &want)?;
-    Ok(())
-}
 
 /// Whether a model learns a few examples by heart: their loss falls below a fiftieth of a nat.
 pub(crate) fn overfits<M: Module>(model: M, loss: impl Fn(&M) -> Tensor<1>) -> Result<(), Failed> {
@@ -54,28 +37,10 @@ pub(crate) fn overfits_at<M: Module>(
     Err(format!("the loss went this way: {losses:?}").into())
 }
 
-/// Whether a call panics with a message that contains `message`.
-pub(crate) fn is_refused(call: impl FnOnce(), message: &str) -> Result<(), Failed> {
-    let Err(panic) = catch_unwind(AssertUnwindSafe(call)) else {
-        return Err("it was not refused".into());
-    };
-    let said = match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
-        (Some(said), _) => said.clone(),
-        (_, Some(said)) => (*said).to_owned(),
-        _ => "no words".to_owned(),
-    };
-    match said.contains(message) {
-        true => Ok(()),
-        false => Err(format!("it said: {said}").into()),
-    }
-}
-
 /// Whether two things are equal, with both in the message if not.
 pub(crate) fn equal<T: PartialEq + std::fmt::Debug>(got: T, want: T) -> Result<(), Failed> {
-    match got == want {
-        true => Ok(()),
-        false => Err(format!("{got:?} instead of {want:?}").into()),
-    }
+    assert!(got == want, "{got:?} instead of {want:?}");
+    Ok(())
 }
 
 /// Whether a text has all of these parts.
@@ -84,4 +49,54 @@ pub(crate) fn has_parts<const N: usize>(text: String, parts: [&str; N]) -> Resul
         true => Ok(()),
         false => Err(text.into()),
     }
+}
+
+/// Rows of tokens of one length as a tensor.
+pub(crate) fn ids(rows: &[Vec<u32>], device: &Device) -> Tensor<2, Int> {
+    let numbers: Vec<i64> = rows.concat().into_iter().map(i64::from).collect();
+    Tensor::from_data(
+        TensorData::new(numbers, [rows.len(), rows[0].len()]),
+        device,
+    )
+}
+
+/// Checks that a model gives token by token, and several at a time, what it gives for all at
+/// once, `[rows, seq, vocabulary]`; and that rows of a state that were chosen go on as if the
+/// others had never been there. `start` begins with the sources of these rows.
+pub(crate) fn steps_agree<M: Generative>(
+    model: &M,
+    rows: &[Vec<u32>],
+    at_once: &Tensor<3>,
+    start: impl Fn(&[usize]) -> Result<M::State, Failed>,
+) -> Result<(), Failed> {
+    let device = &model.device();
+    let part = |of: &[usize], places: std::ops::Range<usize>| {
+        let rows = of.iter().map(|row| rows[*row][places.clone()].to_vec());
+        ids(&rows.collect::<Vec<_>>(), device)
+    };
+    let all: Vec<usize> = (0..rows.len()).collect();
+    for parts in [vec![1; 7], vec![3, 1, 2, 1]] {
+        let mut state = start(&all)?;
+        let mut first = 0;
+        for new in parts {
+            let got = model.advance(part(&all, first..first + new), &mut state);
+            first += new;
+            let want = at_once.clone().slice_dim(1, first - 1..first);
+            same(got, want.squeeze_dim(1))
+                .map_err(|error| format!("place {}: {error:?}", first - 1))?;
+        }
+    }
+    let some = [2, 1, 2];
+    let mut state = start(&all)?;
+    model.advance(part(&all, 0..3), &mut state);
+    let mut chosen = model.select(&state, &some);
+    assert_eq!(model.rows(&chosen), 3);
+    let mut alone = start(&some)?;
+    model.advance(part(&some, 0..3), &mut alone);
+    for place in 3..5 {
+        let next = || part(&some, place..place + 1);
+        let [got, want] = [&mut chosen, &mut alone].map(|state| model.advance(next(), state));
+        same(got, want)?;
+    }
+    Ok(())
 }

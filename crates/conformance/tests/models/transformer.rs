@@ -1,48 +1,34 @@
 //! The Transformer on a device.
 
 use burn::module::Module;
-use burn::tensor::{Device, Int, Tensor, TensorData};
-use libtest_mimic::{Failed, Trial};
+use burn::tensor::Device;
+use libtest_mimic::Failed;
 use zoo_attention::mechanisms::{Fixed, LocalP, Strided};
 use zoo_attention::{Mechanism, MechanismConfig};
+use zoo_conformance::{Suite, Test};
 use zoo_models::{
-    Activation, Generative, ModelError, Norm, PositionEncoding, Tokens, Transformer,
-    TransformerConfig, Tying, token_loss,
+    Activation, ModelError, Norm, PositionEncoding, Tokens, TransformerConfig, Tying, token_loss,
 };
 use zoo_oracle::small_for_tests;
 
 use crate::drawn::drawn;
 use crate::mechanisms::{differs_in_a_decoder, differs_in_an_encoder};
-use crate::support::{equal, has_parts, is_refused, numbers, overfits, same};
+use crate::support::{equal, has_parts, ids, is_refused, numbers, overfits, same, steps_agree};
 
-type Test = fn(&Device) -> Result<(), Failed>;
-
-pub(crate) fn trials(device: &Device) -> Vec<Trial> {
-    let mut trials: Vec<Trial> = TESTS
-        .iter()
-        .map(|&(name, test)| {
-            let device = device.clone();
-            Trial::test(format!("transformer/{name}"), move || test(&device))
-        })
-        .collect();
+pub(crate) fn trials(suite: &mut Suite) {
+    suite.add_table("transformer/", TESTS);
     for (index, attentions) in LEARNING.into_iter().enumerate() {
-        let device = device.clone().autodiff();
-        trials.push(Trial::test(
-            format!("transformer/learns-by-heart-with-{}", words(attentions)),
-            move || learns_by_heart(attentions, index, &device),
-        ));
+        let name = format!("transformer/learns-by-heart-with-{}", words(attentions));
+        suite.add_training(name, move |device| {
+            learns_by_heart(attentions, index, device)
+        });
     }
     for (attentions, norm, positions) in STEPPING {
-        let device = device.clone();
-        trials.push(Trial::test(
-            format!(
-                "transformer/steps-with-{}-{}-norm-and-{}",
-                words(attentions),
-                norm.word(),
-                positions.word()
-            ),
-            move || steps(attentions, norm, positions, &device),
-        ));
+        let words = format!("{}-{}-norm", words(attentions), norm.word());
+        let name = format!("transformer/steps-with-{words}-and-{}", positions.word());
+        suite.add(name, move |device| {
+            steps(attentions, norm, positions, device)
+        });
     }
     let small = Mechanism::ALL.map(|mechanism| (mechanism.word(), small_for_tests(mechanism)));
     // Sizes that follow from the length, which padding must not change.
@@ -60,13 +46,11 @@ pub(crate) fn trials(device: &Device) -> Vec<Trial> {
         ),
     ];
     for (name, mechanism) in small.into_iter().chain(by_length) {
-        let device = device.clone();
-        trials.push(Trial::test(
-            format!("transformer/padding-changes-nothing-with-{name}"),
-            move || padding_changes_nothing(mechanism, &device),
-        ));
+        let name = format!("transformer/padding-changes-nothing-with-{name}");
+        suite.add(name, move |device| {
+            padding_changes_nothing(mechanism, device)
+        });
     }
-    trials
 }
 
 /// The source to itself, the target to itself, the target to the source.
@@ -162,12 +146,6 @@ fn learns_by_heart(attentions: Attentions, index: usize, device: &Device) -> Res
     })
 }
 
-fn ids(rows: &[Vec<u32>], device: &Device) -> Tensor<2, Int> {
-    let width = rows[0].len();
-    let numbers: Vec<i64> = rows.concat().into_iter().map(i64::from).collect();
-    Tensor::from_data(TensorData::new(numbers, [rows.len(), width]), device)
-}
-
 /// Targets that are all as long, and longer than a source.
 fn targets() -> [Vec<u32>; 3] {
     [
@@ -195,47 +173,11 @@ fn steps(
     let source = Tokens::new(&sources(), model.source_limits(), device)?;
     let target = Tokens::new(&targets(), model.target_limits(), device)?;
     let at_once = model.forward(&source, &target); // [3, 7, 11]
-    for parts in [vec![1; 7], vec![3, 1, 2, 1]] {
-        let mut state = model.start(&source)?;
-        let mut first = 0;
-        for new in parts {
-            let next = target.ids().slice_dim(1, first..first + new);
-            first += new;
-            let got = model.advance(next, &mut state);
-            let want = at_once.clone().slice_dim(1, first - 1..first);
-            same(got, want.reshape([3, 11]))
-                .map_err(|error| format!("place {}: {error:?}", first - 1))?;
-        }
-    }
-    chosen_rows_go_on(&model, device)
-}
-
-/// Rows of a state that were chosen are as if the others had never been there: nor the
-/// padding that the longest source brought.
-fn chosen_rows_go_on(model: &Transformer, device: &Device) -> Result<(), Failed> {
-    let part = |of: &[usize], from: usize, to: usize| {
-        let targets = targets();
-        let row = |row: &usize| targets[*row][from..to].to_vec();
-        ids(&of.iter().map(row).collect::<Vec<_>>(), device)
-    };
-    let source = Tokens::new(&sources(), model.source_limits(), device)?;
-    let mut all = model.start(&source)?;
-    model.advance(part(&[0, 1, 2], 0, 3), &mut all);
-    let mut chosen = model.select(&all, &[2, 1, 2]);
-    equal(model.rows(&chosen), 3)?;
-    let [_, second, third] = sources();
-    let rows = [third.clone(), second, third];
-    let source = Tokens::new(&rows, model.source_limits(), device)?;
-    let mut alone = model.start(&source)?;
-    model.advance(part(&[2, 1, 2], 0, 3), &mut alone);
-    for place in 3..5 {
-        let next = || part(&[2, 1, 2], place, place + 1);
-        same(
-            model.advance(next(), &mut chosen),
-            model.advance(next(), &mut alone),
-        )?;
-    }
-    Ok(())
+    steps_agree(&model, &targets(), &at_once, |rows| {
+        let rows: Vec<Vec<u32>> = rows.iter().map(|row| sources()[*row].clone()).collect();
+        let source = Tokens::new(&rows, model.source_limits(), device)?;
+        Ok(model.start(&source)?)
+    })
 }
 
 /// A pair beside a longer one, whatever is behind its ends, is what it is alone. The
@@ -342,10 +284,11 @@ const TESTS: &[(&str, Test)] = &[
             let model = config([mechanism, mechanism, across]).init(device);
             let source = Tokens::new(&[vec![], vec![1, 2, 3]], model.source_limits(), device)?;
             let target = Tokens::new(&[vec![4], vec![]], model.target_limits(), device)?;
-            let said = numbers(model.forward(&source, &target))?;
-            if said.iter().any(|number| !number.is_finite()) {
-                return Err(format!("{mechanism:?}: {said:?}").into());
-            }
+            let said = numbers(model.forward(&source, &target));
+            assert!(
+                !said.iter().any(|number| !number.is_finite()),
+                "{mechanism:?}: {said:?}"
+            );
         }
         Ok(())
     }),
@@ -362,7 +305,7 @@ const TESTS: &[(&str, Test)] = &[
         let gradients = said.sum().backward();
         let table = model.target_embedding.weight.val();
         let gradient = table.grad(&gradients).ok_or("the table has no gradient")?;
-        let rows = numbers(gradient.abs().sum_dim(1))?;
+        let rows = numbers(gradient.abs().sum_dim(1));
         // The target's own token, the source's, and the one that was asked for.
         let touched: Vec<usize> = (0..11).filter(|row| rows[*row] > 0.0).collect();
         equal(touched, vec![0, 1, 3])
@@ -389,9 +332,7 @@ const TESTS: &[(&str, Test)] = &[
         let source = Tokens::new(&sources(), model.source_limits(), device)?;
         let target = Tokens::new(&[[1, 2]], model.target_limits(), device)?;
         is_refused(
-            || {
-                model.forward(&source, &target);
-            },
+            || model.forward(&source, &target),
             "Transformer: a target must be [batch = 3, seq] as the source is, got [1, 2]",
         )
     }),

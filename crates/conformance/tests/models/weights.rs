@@ -7,9 +7,10 @@ use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::store::KeyRemapper;
 use burn::tensor::{Device, TensorData};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Failed;
 use zoo_attention::mechanisms::{Additive, MechanismConfig, Performer};
 use zoo_attention::{MultiHeadAttention, MultiHeadAttentionConfig};
+use zoo_conformance::Suite;
 use zoo_models::weights::{Weights, WeightsError};
 
 type Test = fn(&Device, &Path) -> Result<(), Failed>;
@@ -26,15 +27,12 @@ const TESTS: [(&str, Test); 9] = [
     ("names of earlier versions are accepted", former_names),
 ];
 
-pub(crate) fn trials(device: &Device) -> Vec<Trial> {
-    let trial = |(number, (name, test)): (usize, &(&'static str, Test))| {
-        let (device, test) = (device.clone(), *test);
-        Trial::test(format!("weights/{name}"), move || {
-            let folder = Folder::new(number);
-            test(&device, &folder.0)
-        })
-    };
-    TESTS.iter().enumerate().map(trial).collect()
+pub(crate) fn trials(suite: &mut Suite) {
+    for (number, (name, test)) in TESTS.into_iter().enumerate() {
+        suite.add(format!("weights/{name}"), move |device| {
+            test(device, &Folder::new(number).0)
+        });
+    }
 }
 
 /// A folder that is gone afterwards.

@@ -1,34 +1,20 @@
 //! The module one place after the other, and what it remembers.
 
 use burn::tensor::{Device, Distribution, Tensor};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Failed;
 use zoo_attention::mechanisms::{LocalM, LocalP};
 use zoo_attention::{
     CannotDecode, Mechanism, MechanismConfig, MultiHeadAttention, MultiHeadAttentionConfig,
     MultiHeadError, Pattern, Positions,
 };
 
-use zoo_conformance::differs_from_full;
+use zoo_conformance::{Test, differs_from_full, is_refused, same};
 use zoo_oracle::{Mask, SMALL_HEADS, SMALL_SEQUENCE, small_for_tests};
 
-use super::{Test, same, shared};
-
-pub(super) fn trials(device: &Device) -> Vec<Trial> {
-    let decoding = Mechanism::ALL.into_iter().map(|mechanism| {
-        let device = device.clone();
-        Trial::test(format!("multi-head/decodes-with-{mechanism}"), move || {
-            decodes(mechanism, &device)
-        })
-    });
-    let others = TESTS.iter().map(|(name, test)| {
-        let device = device.clone();
-        Trial::test(format!("multi-head/{name}"), move || test(&device))
-    });
-    decoding.chain(others).collect()
-}
+use super::shared;
 
 /// One place after the other gives what all at once give, or says that it cannot.
-fn decodes(mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
+pub(super) fn decodes(mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
     let mechanism = small_for_tests(mechanism);
     let config = MultiHeadAttentionConfig::new(8, SMALL_HEADS)
         .with_kv_heads(shared(&mechanism))
@@ -132,7 +118,7 @@ fn cannot(error: &CannotDecode, mechanism: &MechanismConfig) -> Result<(), Faile
     }
 }
 
-const TESTS: &[(&str, Test)] = &[
+pub(super) const TESTS: &[(&str, Test)] = &[
     ("memory-is-projected-once", |device| {
         let draw =
             |seq: usize| Tensor::<3>::random([2, seq, 12], Distribution::Normal(0.0, 1.0), device);
@@ -204,10 +190,8 @@ const TESTS: &[(&str, Test)] = &[
         let attention = MultiHeadAttentionConfig::new(8, 2).init(device);
         let mut cache = attention.decode_cache(4).map_err(|e| e.to_string())?;
         attention.step(Tensor::zeros([1, 1, 8], device), &mut cache);
-        crate::misuses::is_refused(
-            || {
-                attention.prefill(Tensor::zeros([1, 2, 8], device), &mut cache.clone());
-            },
+        is_refused(
+            || attention.prefill(Tensor::zeros([1, 2, 8], device), &mut cache.clone()),
             "multi-head attention: a cache is filled from the first place on, this one has 1",
         )
     }),
@@ -219,10 +203,8 @@ const TESTS: &[(&str, Test)] = &[
         let cache = of(Mechanism::Linear).decode_cache(1);
         let cache = cache.map_err(|error| error.to_string())?;
         let (flash, place) = (of(Mechanism::Flash), Tensor::<3>::zeros([1, 1, 8], device));
-        crate::misuses::is_refused(
-            || {
-                flash.step(place.clone(), &mut cache.clone());
-            },
+        is_refused(
+            || flash.step(place.clone(), &mut cache.clone()),
             "multi-head attention: a cache of linear was given to flash",
         )
     }),

@@ -1,14 +1,14 @@
 //! Retention as the layer of its paper has it, with what comes out of each head normalised.
 
 use burn::tensor::{Device, Distribution, Tensor, TensorData};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Failed;
 use zoo_attention::mechanisms::Retention;
 use zoo_attention::{
     MechanismConfig, MultiHeadAttention, MultiHeadAttentionConfig, Pattern, retention_decays,
 };
-use zoo_conformance::numbers;
+use zoo_conformance::{numbers, same};
 
-use super::{names, same};
+use super::names;
 
 const BATCH: usize = 2;
 const SEQ: usize = 7;
@@ -16,25 +16,21 @@ const HEADS: usize = 3;
 const D_HEAD: usize = 4;
 const D_MODEL: usize = HEADS * D_HEAD;
 
-pub(super) fn trial(device: &Device) -> Trial {
-    let device = device.clone();
-    Trial::test("multi-head/retention-with-group-norm", move || {
-        is_the_papers(&device)
-    })
-}
-
 fn layer(group_norm: bool, device: &Device) -> MultiHeadAttention {
     MultiHeadAttentionConfig::new(D_MODEL, HEADS)
         .with_mechanism(MechanismConfig::Retention(Retention { group_norm }))
         .init(device)
 }
 
-fn is_the_papers(device: &Device) -> Result<(), Failed> {
+pub(super) fn is_the_papers(device: &Device) -> Result<(), Failed> {
     let (plain, layer) = (layer(false, device), layer(true, device));
     // It has no parameters: a record of a layer without it is one of a layer with it.
-    if names(&plain) != names(&layer) {
-        return Err(format!("{:?} instead of {:?}", names(&layer), names(&plain)).into());
-    }
+    assert!(
+        names(&plain) == names(&layer),
+        "{:?} instead of {:?}",
+        names(&layer),
+        names(&plain)
+    );
     let x = Tensor::<3>::random(
         [BATCH, SEQ, D_MODEL],
         Distribution::Normal(0.0, 1.0),
