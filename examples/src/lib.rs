@@ -1,6 +1,9 @@
 //! What examples have in common: a device by its word, errors as sentences, and how far two
 //! results are apart.
 
+#[cfg(doctest)]
+mod pages;
+
 use std::error::Error;
 use std::process::ExitCode;
 

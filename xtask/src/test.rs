@@ -118,8 +118,14 @@ impl Test {
 
     fn doc_tests(&self, environment: &Environment) -> Result<Tally> {
         let start = Instant::now();
-        let arguments = packages::with_burn("test", &self.backends.features());
-        let output = build::cargo_output(&format!("{arguments} --doc"), environment)?;
+        let features = self.backends.features();
+        let arguments = packages::with_burn("test", &features);
+        let mut environment = environment.clone();
+        // Examples of pages use Burn's default device, which would be a GPU if there is one.
+        if features.contains(&"flex") {
+            environment.push(("BURN_DEVICE", "flex".into()));
+        }
+        let output = build::cargo_output(&format!("{arguments} --doc"), &environment)?;
         Ok(Tally::of("doc tests", &output, start.elapsed()))
     }
 

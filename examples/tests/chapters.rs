@@ -1,0 +1,54 @@
+//! What a reader of `docs/` relies on: every mechanism has a chapter, and every Rust block is run.
+
+use std::fs;
+use std::path::Path;
+
+use zoo_attention::Mechanism;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+fn read(page: &str) -> String {
+    fs::read_to_string(Path::new(ROOT).join(page)).expect(page)
+}
+
+/// The chapter is in the index, names the mechanism in its title, and cites its paper.
+#[test]
+fn every_mechanism_has_a_chapter() {
+    let index = read("docs/mechanisms/README.md");
+    for mechanism in Mechanism::ALL {
+        let word = format!("`{mechanism}`");
+        let row = index
+            .lines()
+            .find(|line| line.starts_with("| [") && line.contains(&word));
+        let row = row.unwrap_or_else(|| panic!("no chapter for {mechanism} in the index"));
+        let page = row.split(['(', ')']).nth(1).expect("a link");
+        let text = read(&format!("docs/mechanisms/{page}"));
+        let title = text.lines().next().unwrap_or_default();
+        assert!(title.contains(&word), "{page} is not about {mechanism}");
+        for name in mechanism.aliases() {
+            assert!(text.contains(&format!("`{name}`")), "{mechanism}: {name}");
+        }
+        let (_, paper) = mechanism.about().paper;
+        assert!(text.contains(paper), "{page} does not cite {paper}");
+    }
+}
+
+/// A page with a Rust block is one of the documentation tests of this package.
+#[test]
+fn every_page_with_rust_is_a_documentation_test() {
+    let tested = include_str!("../src/pages.rs");
+    for folder in [".", "docs", "docs/mechanisms", "docs/theory"] {
+        for entry in fs::read_dir(Path::new(ROOT).join(folder)).expect(folder) {
+            let path = entry.expect(folder).path();
+            if path.extension().is_none_or(|extension| extension != "md") {
+                continue;
+            }
+            let page = path.strip_prefix(ROOT).expect("it is below the root");
+            let page = page.to_string_lossy().replace("./", "");
+            assert!(
+                !read(&page).contains("```rust") || tested.contains(&format!("\"{page}\"")),
+                "{page} is not in examples/src/pages.rs"
+            );
+        }
+    }
+}
