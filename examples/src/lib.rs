@@ -10,8 +10,11 @@ use std::process::ExitCode;
 use burn::tensor::Tensor;
 use zoo_backend::{BackendWord, Dtype, Opened};
 
+/// How an example ends.
+pub type Outcome = Result<(), Box<dyn Error>>;
+
 /// Runs an example on the device that the first argument names (default: flex).
-pub fn on_device(example: impl FnOnce(&Opened) -> Result<(), Box<dyn Error>>) -> ExitCode {
+pub fn on_device(example: impl FnOnce(&Opened) -> Outcome) -> ExitCode {
     let word = argument(0, "flex".to_owned());
     let opened = word.and_then(|word| open(&word));
     let outcome = opened.and_then(|opened| {

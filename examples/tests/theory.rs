@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::run;
+fn theory(topic: &str) -> String {
+    common::run(env!("CARGO_BIN_EXE_theory"), &[topic])
+}
 
 /// The numbers at the end of the line that begins so.
 fn numbers<const N: usize>(said: &str, line: &str) -> [f64; N] {
@@ -19,7 +21,7 @@ fn numbers<const N: usize>(said: &str, line: &str) -> [f64; N] {
 
 #[test]
 fn scores_grow_with_d_head_unless_they_are_scaled() {
-    let said = run(env!("CARGO_BIN_EXE_theory_scaling"), &[]);
+    let said = theory("scaling");
     let mut before = 0.0;
     for d_head in [4, 16, 64, 256] {
         let row: [f64; 4] = numbers(&said, &format!("{d_head} "));
@@ -37,7 +39,7 @@ fn scores_grow_with_d_head_unless_they_are_scaled() {
 
 #[test]
 fn a_saturated_softmax_has_no_gradient() {
-    let said = run(env!("CARGO_BIN_EXE_theory_saturation"), &[]);
+    let said = theory("saturation");
     let mut before = f64::INFINITY;
     for factor in [4, 16, 64] {
         let [weight, gradient] = numbers(&said, &format!("{factor} "));
@@ -53,7 +55,7 @@ fn a_saturated_softmax_has_no_gradient() {
 
 #[test]
 fn scores_can_be_kept_from_growing() {
-    let said = run(env!("CARGO_BIN_EXE_theory_restraint"), &[]);
+    let said = theory("restraint");
     let tables: Vec<&str> = said.split("\n\n").collect();
     let [_device, layers, temperatures, capped] = tables[..] else {
         panic!("three tables, not\n{said}");
@@ -91,7 +93,7 @@ fn scores_can_be_kept_from_growing() {
 
 #[test]
 fn order_is_seen_by_positions_and_masks_alone() {
-    let said = run(env!("CARGO_BIN_EXE_theory_positions"), &[]);
+    let said = theory("order");
     for (line, is_blind) in [
         ("self, no positions  ", true),
         ("self, rotary", false),
@@ -118,7 +120,7 @@ fn order_is_seen_by_positions_and_masks_alone() {
 
 #[test]
 fn steps_with_a_cache_are_the_whole_at_once() {
-    let said = run(env!("CARGO_BIN_EXE_theory_decoding"), &[]);
+    let said = theory("decoding");
     for mechanism in ["flash", "sliding-window", "linear", "performer"] {
         let [steps, causal, full] = numbers(&said, mechanism);
         // Products are summed in another order.
@@ -129,7 +131,7 @@ fn steps_with_a_cache_are_the_whole_at_once() {
 
 #[test]
 fn parts_are_joined_exactly() {
-    let said = run(env!("CARGO_BIN_EXE_theory_merging"), &[]);
+    let said = theory("merging");
     for parts in ["2 ", "5 ", "24 "] {
         let [context, log_sum_exp, plain] = numbers(&said, parts);
         // A log-sum-exp is a few tens here: its last digit is about 1e-6.
@@ -160,7 +162,7 @@ fn parts_are_joined_exactly() {
 
 #[test]
 fn a_query_that_sees_nothing_gets_zeros() {
-    let said = run(env!("CARGO_BIN_EXE_theory_masks"), &[]);
+    let said = theory("masks");
     for (line, weights) in [
         ("minus infinity", "[NaN, NaN, NaN, NaN]"),
         ("-10,000", "[0.25, 0.25, 0.25, 0.25]"),
@@ -185,14 +187,14 @@ fn a_query_that_sees_nothing_gets_zeros() {
 
 #[test]
 fn one_nan_is_every_weight_a_step_later() {
-    let said = run(env!("CARGO_BIN_EXE_theory_one_nan"), &[]);
+    let said = theory("one-nan");
     assert_eq!(numbers(&said, "minus infinity"), [64.0], "{said}");
     assert_eq!(numbers(&said, "a pattern"), [0.0], "{said}");
 }
 
 #[test]
 fn hidden_is_as_if_not_there() {
-    let said = run(env!("CARGO_BIN_EXE_theory_sight"), &[]);
+    let said = theory("visibility");
     assert!(numbers::<1>(&said, "8 keys")[0] < 1e-6, "{said}");
     assert!(
         said.contains("where a mask is true sum up to 0 of 1\n"),
@@ -218,7 +220,7 @@ fn hidden_is_as_if_not_there() {
 
 #[test]
 fn a_memory_may_have_any_length_and_is_read_once() {
-    let said = run(env!("CARGO_BIN_EXE_theory_crossing"), &[]);
+    let said = theory("crossing");
     for memory in ["7 ", "31 "] {
         let line = said.lines().find(|it| it.starts_with(memory)).unwrap();
         assert!(line.contains("[1, 24, 32]"), "{said}");
@@ -245,7 +247,7 @@ fn a_memory_may_have_any_length_and_is_read_once() {
 
 #[test]
 fn places_are_told_in_five_ways() {
-    let said = run(env!("CARGO_BIN_EXE_theory_places"), &[]);
+    let said = theory("encodings");
     assert!(numbers::<1>(&said, "nothing")[0] < 1e-5, "{said}");
     for way in ["waves", "learned places", "turned queries", "ALiBi  "] {
         assert!(numbers::<1>(&said, way)[0] > 1e-3, "{said}");
@@ -261,7 +263,7 @@ fn places_are_told_in_five_ways() {
 
 #[test]
 fn caches_keep_what_the_page_says() {
-    let said = run(env!("CARGO_BIN_EXE_theory_kept"), &[]);
+    let said = theory("caches");
     let both = 2 * 8; // a key and a value of 8 numbers
     for (name, heads) in [
         ("standard", 4),
@@ -312,7 +314,7 @@ fn caches_keep_what_the_page_says() {
 
 #[test]
 fn drawing_is_for_training_alone() {
-    let said = run(env!("CARGO_BIN_EXE_theory_training"), &[]);
+    let said = theory("training");
     for (name, is_drawn) in [
         ("no dropout", false),
         ("dropout", true),
@@ -327,7 +329,7 @@ fn drawing_is_for_training_alone() {
 
 #[test]
 fn a_running_softmax_does_not_overflow() {
-    let said = run(env!("CARGO_BIN_EXE_theory_running"), &[]);
+    let said = theory("running");
     let rows: Vec<&str> = said
         .lines()
         .filter(|line| line.starts_with(|it: char| it.is_ascii_digit()))

@@ -1,26 +1,15 @@
 //! Attention from one sequence to another: as many results as queries, and a memory that is
 //! read once.
-//!
-//! ```sh
-//! cargo run --release -p zoo-examples --features flex --bin theory_crossing
-//! ```
-
-use std::error::Error;
-use std::process::ExitCode;
 
 use burn::tensor::{Distribution, Tensor};
 use zoo_attention::{Mechanism, MultiHeadAttentionConfig, Pattern};
 use zoo_backend::Opened;
-use zoo_examples::difference;
+use zoo_examples::{Outcome, difference};
 use zoo_models::{ModelError, TransformerConfig};
 
 const D_MODEL: usize = 32;
 
-fn main() -> ExitCode {
-    zoo_examples::on_device(run)
-}
-
-fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(opened: &Opened) -> Outcome {
     let device = &opened.device;
     let draw = |places: usize| {
         Tensor::<3>::random([1, places, D_MODEL], Distribution::Normal(0.0, 1.0), device)

@@ -1,26 +1,15 @@
 //! Training sees a whole text at once, inference a token at a time; both compute the same.
-//!
-//! ```sh
-//! cargo run --release -p zoo-examples --features flex --bin theory_decoding
-//! ```
-
-use std::error::Error;
-use std::process::ExitCode;
-use zoo_attention::mechanisms::SlidingWindow;
 
 use burn::tensor::{Distribution, Tensor};
+use zoo_attention::mechanisms::SlidingWindow;
 use zoo_attention::{Mechanism, MechanismConfig, MultiHeadAttentionConfig, Pattern, Positions};
 use zoo_backend::Opened;
-use zoo_examples::difference;
+use zoo_examples::{Outcome, difference};
 
 const PLACES: usize = 20;
 const D_MODEL: usize = 16;
 
-fn main() -> ExitCode {
-    zoo_examples::on_device(run)
-}
-
-fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(opened: &Opened) -> Outcome {
     let device = &opened.device;
     let x = Tensor::<3>::random([1, PLACES, D_MODEL], Distribution::Normal(0.0, 1.0), device);
     // The same text with another last place.

@@ -1,21 +1,11 @@
 //! A query that sees nothing gets nothing, and passes nothing back.
-//!
-//! ```sh
-//! cargo run --release -p zoo-examples --features flex --bin theory_masks
-//! ```
-
-use std::error::Error;
-use std::process::ExitCode;
 
 use burn::tensor::{Distribution, Tensor};
 use zoo_attention::{AttentionOptions, Pattern, flash, standard};
 use zoo_backend::Opened;
+use zoo_examples::Outcome;
 
-fn main() -> ExitCode {
-    zoo_examples::on_device(run)
-}
-
-fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(opened: &Opened) -> Outcome {
     println!("four scores, all hidden by      weights");
     let infinite = softmax([f32::NEG_INFINITY; 4]);
     println!("minus infinity, then softmax    {infinite:?}");

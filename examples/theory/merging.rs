@@ -1,24 +1,13 @@
 //! Keys can be attended to a part at a time: the log-sum-exp says what each part weighs.
-//!
-//! ```sh
-//! cargo run --release -p zoo-examples --features flex --bin theory_merging
-//! ```
-
-use std::error::Error;
-use std::process::ExitCode;
 
 use burn::tensor::{Distribution, Tensor};
 use zoo_attention::{AttentionOptions, Flashed, Pattern, flash_with_log_sum_exp, merge};
 use zoo_backend::Opened;
-use zoo_examples::difference;
+use zoo_examples::{Outcome, difference};
 
 const KEYS: usize = 240;
 
-fn main() -> ExitCode {
-    zoo_examples::on_device(run)
-}
-
-fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(opened: &Opened) -> Outcome {
     let draw = |places: usize, deviation: f64| {
         let normal = Distribution::Normal(0.0, deviation);
         Tensor::<4>::random([1, 2, places, 16], normal, &opened.device)
@@ -54,7 +43,7 @@ fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
 }
 
 /// What merging asks for, and what it does not mind.
-fn conditions(opened: &Opened) -> Result<(), Box<dyn Error>> {
+fn conditions(opened: &Opened) -> Outcome {
     let device = &opened.device.clone().autodiff();
     let [query, key, value] = [(); 3].map(|()| {
         let normal = Distribution::Normal(0.0, 1.0);

@@ -1,22 +1,12 @@
 //! One row that sees nothing, hidden by minus infinity, and a model is lost in one step.
-//!
-//! ```sh
-//! cargo run --release -p zoo-examples --features flex --bin theory_one_nan
-//! ```
-
-use std::error::Error;
-use std::process::ExitCode;
 
 use burn::tensor::activation::softmax;
 use burn::tensor::{Distribution, Tensor};
 use zoo_attention::{AttentionOptions, Pattern, flash};
 use zoo_backend::Opened;
+use zoo_examples::Outcome;
 
-fn main() -> ExitCode {
-    zoo_examples::on_device(run)
-}
-
-fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(opened: &Opened) -> Outcome {
     let device = &opened.device.clone().autodiff();
     let normal = Distribution::Normal(0.0, 1.0);
     // Two examples of four places; the second one's keys are all hidden.

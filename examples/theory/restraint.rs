@@ -1,26 +1,16 @@
 //! What keeps attention from being too sure: scores that cannot grow, or that are divided.
-//!
-//! ```sh
-//! cargo run --release -p zoo-examples --features flex --bin theory_restraint
-//! ```
-
-use std::error::Error;
-use std::process::ExitCode;
 
 use burn::tensor::{Distribution, Tensor};
 use zoo_attention::{
     AttentionOptions, Mechanism, MultiHeadAttentionConfig, Pattern, flash, standard,
 };
 use zoo_backend::Opened;
+use zoo_examples::Outcome;
 
 const PLACES: usize = 64;
 const WIDTH: usize = 32;
 
-fn main() -> ExitCode {
-    zoo_examples::on_device(run)
-}
-
-fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(opened: &Opened) -> Outcome {
     let normal = Distribution::Normal(0.0, 1.0);
     let places = Tensor::<3>::random([1, PLACES, WIDTH], normal, &opened.device);
     // One head, and no biases: queries and keys grow with the matrices they are made by.
@@ -56,7 +46,7 @@ fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
 
 /// Queries that find the first key, ever more surely: what arrives at the value of another key,
 /// and at the query.
-fn capped(opened: &Opened) -> Result<(), Box<dyn Error>> {
+fn capped(opened: &Opened) -> Outcome {
     let device = &opened.device.clone().autodiff();
     println!("\n        weight of one key   gradient at another's value   gradient at the query");
     println!("score     plain softcap 2             plain   softcap 2       plain   softcap 2");

@@ -1,25 +1,14 @@
 //! A softmax that is computed as its numbers come: no number overflows, and one number a
 //! query gives every weight again.
-//!
-//! ```sh
-//! cargo run --release -p zoo-examples --features flex --bin theory_running
-//! ```
-
-use std::error::Error;
-use std::process::ExitCode;
 
 use burn::tensor::{Distribution, Tensor};
 use zoo_attention::{AttentionOptions, flash_with_log_sum_exp, standard};
 use zoo_backend::Opened;
-use zoo_examples::difference;
+use zoo_examples::{Outcome, difference};
 
 const KEYS: usize = 300;
 
-fn main() -> ExitCode {
-    zoo_examples::on_device(run)
-}
-
-fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(opened: &Opened) -> Outcome {
     let draw = |places: usize| {
         let normal = Distribution::Normal(0.0, 1.0);
         Tensor::<4>::random([1, 1, places, 16], normal, &opened.device)

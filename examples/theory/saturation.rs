@@ -1,23 +1,13 @@
 //! A softmax that is sure of one key passes nothing back: its gradient vanishes.
-//!
-//! ```sh
-//! cargo run --release -p zoo-examples --features flex --bin theory_saturation
-//! ```
-
-use std::error::Error;
-use std::process::ExitCode;
 
 use burn::tensor::Tensor;
 use zoo_attention::{AttentionOptions, flash, standard};
 use zoo_backend::Opened;
+use zoo_examples::Outcome;
 
 const KEYS: usize = 8;
 
-fn main() -> ExitCode {
-    zoo_examples::on_device(run)
-}
-
-fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(opened: &Opened) -> Outcome {
     let device = &opened.device.clone().autodiff();
     // Scores 0, 1/4, 1/2, ...; what differs is how much they are multiplied by.
     let scores = Tensor::<1>::from_floats(

@@ -1,23 +1,13 @@
 //! Why scores are divided by the root of d_head: without that, they grow with it.
-//!
-//! ```sh
-//! cargo run --release -p zoo-examples --features flex --bin theory_scaling
-//! ```
-
-use std::error::Error;
-use std::process::ExitCode;
 
 use burn::tensor::{Distribution, Tensor};
 use zoo_attention::{AttentionOptions, standard};
 use zoo_backend::Opened;
+use zoo_examples::Outcome;
 
 const PLACES: usize = 256;
 
-fn main() -> ExitCode {
-    zoo_examples::on_device(run)
-}
-
-fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(opened: &Opened) -> Outcome {
     println!("                variance of scores        largest weight of a row");
     println!("d_head          q·k    q·k/sqrt(d)          q·k    q·k/sqrt(d)");
     for d_head in [4, 16, 64, 256] {

@@ -1,25 +1,14 @@
 //! What is drawn while a layer learns is drawn nowhere else.
-//!
-//! ```sh
-//! cargo run --release -p zoo-examples --features flex --bin theory_training
-//! ```
-
-use std::error::Error;
-use std::process::ExitCode;
-use zoo_attention::mechanisms::Performer;
 
 use burn::tensor::{Device, Distribution, Tensor};
+use zoo_attention::mechanisms::Performer;
 use zoo_attention::{Mechanism, MechanismConfig, MultiHeadAttentionConfig, Pattern};
 use zoo_backend::Opened;
-use zoo_examples::difference;
+use zoo_examples::{Outcome, difference};
 
 const D_MODEL: usize = 32;
 
-fn main() -> ExitCode {
-    zoo_examples::on_device(run)
-}
-
-fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(opened: &Opened) -> Outcome {
     let plain = &opened.device;
     let learning = &plain.clone().autodiff();
     let config = MultiHeadAttentionConfig::new(D_MODEL, 4);

@@ -1,25 +1,14 @@
 //! Attention does not know the order of things, unless it is told.
-//!
-//! ```sh
-//! cargo run --release -p zoo-examples --features flex --bin theory_positions
-//! ```
-
-use std::error::Error;
-use std::process::ExitCode;
 
 use burn::tensor::{Distribution, Int, Tensor};
 use zoo_attention::{MultiHeadAttention, MultiHeadAttentionConfig, Pattern, Positions, rotate};
 use zoo_backend::Opened;
-use zoo_examples::difference;
+use zoo_examples::{Outcome, difference};
 
 const PLACES: usize = 24;
 const D_MODEL: usize = 32;
 
-fn main() -> ExitCode {
-    zoo_examples::on_device(run)
-}
-
-fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(opened: &Opened) -> Outcome {
     let device = &opened.device;
     let layer = |positions: Positions| {
         let config = MultiHeadAttentionConfig::new(D_MODEL, 4).with_positions(positions);

@@ -1,27 +1,18 @@
 //! The ways to tell a model what stands where, and who can be told how.
-//!
-//! ```sh
-//! cargo run --release -p zoo-examples --features flex --bin theory_places
-//! ```
 
 use std::error::Error;
-use std::process::ExitCode;
 
 use burn::tensor::{Distribution, Tensor};
 use zoo_attention::{
     AttentionOptions, Mechanism, MultiHeadAttentionConfig, Positions, alibi_slopes, standard,
 };
 use zoo_backend::Opened;
-use zoo_examples::difference;
+use zoo_examples::{Outcome, difference};
 use zoo_models::{Classifier, ClassifierConfig, PositionEncoding, Tokens};
 
 const ROTARY: f64 = 10_000.0;
 
-fn main() -> ExitCode {
-    zoo_examples::on_device(run)
-}
-
-fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(opened: &Opened) -> Outcome {
     let device = &opened.device;
     println!("a classifier told by      differs when the text is shuffled by");
     let text: Vec<u32> = (0..9).collect();

@@ -1,26 +1,16 @@
 //! What is kept between one token and the next, by every mechanism.
-//!
-//! ```sh
-//! cargo run --release -p zoo-examples --features flex --bin theory_kept
-//! ```
-
-use std::error::Error;
-use std::process::ExitCode;
-use zoo_attention::mechanisms::{Fixed, LocalM, SlidingWindow, Strided};
 
 use burn::tensor::{Distribution, Tensor};
+use zoo_attention::mechanisms::{Fixed, LocalM, SlidingWindow, Strided};
 use zoo_attention::{AttentionOptions, DecodeCache, Mechanism, MechanismConfig};
 use zoo_backend::Opened;
+use zoo_examples::Outcome;
 
 const HEADS: usize = 4;
 const D_HEAD: usize = 8;
 const WINDOW: usize = 8;
 
-fn main() -> ExitCode {
-    zoo_examples::on_device(run)
-}
-
-fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(opened: &Opened) -> Outcome {
     println!("                                 numbers kept of");
     println!("mechanism                        32 places   64 places   128 places");
     for mechanism in Mechanism::ALL {

@@ -1,22 +1,13 @@
 //! Hidden is as if it were not there, and where a query stands among the keys.
-//!
-//! ```sh
-//! cargo run --release -p zoo-examples --features flex --bin theory_sight
-//! ```
 
 use std::error::Error;
-use std::process::ExitCode;
 
 use burn::tensor::{Bool, Distribution, Tensor};
 use zoo_attention::{AttentionOptions, AttentionShape, Pattern, flash, standard};
 use zoo_backend::Opened;
-use zoo_examples::difference;
+use zoo_examples::{Outcome, difference};
 
-fn main() -> ExitCode {
-    zoo_examples::on_device(run)
-}
-
-fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(opened: &Opened) -> Outcome {
     let device = &opened.device;
     let [query, key, value] = [(); 3]
         .map(|()| Tensor::<4>::random([1, 1, 8, 16], Distribution::Normal(0.0, 1.0), device));
