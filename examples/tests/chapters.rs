@@ -37,7 +37,7 @@ fn every_mechanism_has_a_chapter() {
 #[test]
 fn every_page_with_rust_is_a_documentation_test() {
     let tested = include_str!("../src/pages.rs");
-    for folder in [".", "docs", "docs/mechanisms", "docs/theory"] {
+    for folder in [".", "docs", "docs/design", "docs/mechanisms", "docs/theory"] {
         for entry in fs::read_dir(Path::new(ROOT).join(folder)).expect(folder) {
             let path = entry.expect(folder).path();
             if path.extension().is_none_or(|extension| extension != "md") {

@@ -27,11 +27,9 @@ pub fn differs_from_full(
     device: &Device,
 ) -> Result<(), String> {
     let kv_heads = kv_heads_of(mechanism, heads).unwrap_or(heads);
-    let problem = Problem {
-        kv_heads,
-        mask,
-        ..Problem::new("differs from full attention", [2, heads, seq_q, seq_k, 8])
-    };
+    let problem = Problem::new("differs from full attention", [2, heads, seq_q, seq_k, 8])
+        .with_kv_heads(kv_heads)
+        .with_mask(mask);
     let fails = |what: &str| {
         let sizes = format!("{heads} heads, {seq_q} queries and {seq_k} keys");
         Err(format!("{mechanism:?} with {sizes}: {what}"))

@@ -2,8 +2,8 @@
 
 use burn::tensor::{DType, Device, Tensor, TensorData, s};
 use zoo_attention::{
-    Body, Hashing, Lsh, Mechanism, MechanismConfig, RandomFeatures, drawn_matrix, drawn_vector,
-    flash, which_body,
+    Body, Hashing, Mechanism, MechanismConfig, RandomFeatures, drawn_matrix, drawn_vector, flash,
+    which_body,
 };
 use zoo_oracle::{Formula, Mismatch, Parameter, Precision, Problem, Tolerance, solve_for};
 
@@ -87,20 +87,13 @@ pub fn given(mechanism: &MechanismConfig, problem: &Problem, tensors: &Tensors) 
         Parameter::Vector { heads, d_head } => rounded(drawn_vector(heads, d_head), dtype),
         Parameter::Matrix { heads, d_head } => rounded(drawn_matrix(heads, d_head), dtype),
         Parameter::HashDirections {
-            bucket,
-            rounds,
-            seed,
+            hashing,
             seq,
             d_head,
-        } => Lsh::new(bucket, rounds, seed).directions(seq, d_head),
+        } => hashing.directions(seq, d_head),
         // Between two directions, `f32` may go either way: the oracle takes both.
-        Parameter::Hashes {
-            bucket,
-            rounds,
-            seed,
-            ..
-        } => {
-            let hashes = Lsh::new(bucket, rounds, seed).hashes(&tensors.query);
+        Parameter::Hashes { hashing, .. } => {
+            let hashes = hashing.hashes(&tensors.query);
             hashes.into_iter().map(|hash| hash as f32).collect()
         }
     });

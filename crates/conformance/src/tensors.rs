@@ -187,10 +187,7 @@ fn pattern(problem: &Problem, mask: &Mask, device: &Device) -> Pattern {
             Pattern::KeyPadding(Tensor::<2, Bool>::from_data(padding, device))
         }
         Mask::Scattered { .. } => {
-            let masked = Problem {
-                mask: mask.clone(),
-                ..problem.clone()
-            };
+            let masked = problem.clone().with_mask(mask.clone());
             let hidden = TensorData::new(masked.hidden(), problem.scores_shape());
             Pattern::Dense(Tensor::<4, Bool>::from_data(hidden, device))
         }

@@ -13,150 +13,89 @@ pub fn catalogue() -> Vec<Problem> {
         Problem::new("one-key", [1, 2, 3, 1, 4]),
         Problem::new("one-query", [2, 2, 1, 5, 4]),
         // Sizes that divide nothing.
-        Problem {
-            d_value: 11,
-            ..Problem::new("odd", [2, 3, 7, 13, 5])
-        },
-        Problem {
-            d_value: 3,
-            ..Problem::new("narrow-values", [1, 2, 6, 4, 5])
-        },
+        Problem::new("odd", [2, 3, 7, 13, 5]).with_d_value(11),
+        Problem::new("narrow-values", [1, 2, 6, 4, 5]).with_d_value(3),
         // Causal, the last query level with the last key.
         causal("causal", [2, 2, 5, 5, 4]),
         causal("causal-more-keys", [1, 2, 4, 6, 4]),
         // The first two queries see nothing.
         causal("causal-more-queries", [1, 2, 6, 4, 4]),
-        Problem {
-            mask: Mask::Window { left: 2, right: 1 },
-            ..Problem::new("window", [2, 2, 7, 7, 4])
-        },
+        Problem::new("window", [2, 2, 7, 7, 4]).with_mask(Mask::Window { left: 2, right: 1 }),
         // The first queries are level with no key, and see those that reach them.
-        Problem {
-            mask: Mask::Window { left: 0, right: 2 },
-            ..Problem::new("window-more-queries", [1, 2, 8, 5, 4])
-        },
+        Problem::new("window-more-queries", [1, 2, 8, 5, 4])
+            .with_mask(Mask::Window { left: 0, right: 2 }),
         // Several tiles of keys and of queries, none of them full, none a power of two.
-        Problem {
-            kv_heads: 1,
-            d_value: 24,
-            ..causal("several-tiles", [1, 2, 150, 210, 20])
-        },
-        Problem {
-            mask: Mask::All(vec![
-                Mask::Window {
-                    left: 40,
-                    right: 25,
-                },
-                Mask::KeyLengths(vec![290, 7]),
-            ]),
-            ..Problem::new("window-and-lengths", [2, 1, 300, 300, 16])
-        },
-        // One example has no key at all.
-        Problem {
-            mask: Mask::KeyLengths(vec![5, 0, 2]),
-            ..Problem::new("key-lengths", [3, 2, 4, 5, 4])
-        },
-        // Padding before, among and after the keys.
-        Problem {
-            mask: Mask::KeyPadding(vec![
-                vec![true, false, true, false, true],
-                vec![false, false, false, true, true],
-            ]),
-            ..Problem::new("key-padding", [2, 2, 4, 5, 4])
-        },
-        Problem {
-            mask: Mask::Scattered {
-                hidden: 0.5,
-                blind_every: 3,
+        causal("several-tiles", [1, 2, 150, 210, 20])
+            .with_kv_heads(1)
+            .with_d_value(24),
+        Problem::new("window-and-lengths", [2, 1, 300, 300, 16]).with_mask(Mask::All(vec![
+            Mask::Window {
+                left: 40,
+                right: 25,
             },
-            ..Problem::new("dense-mask", [2, 2, 4, 5, 4])
-        },
+            Mask::KeyLengths(vec![290, 7]),
+        ])),
+        // One example has no key at all.
+        Problem::new("key-lengths", [3, 2, 4, 5, 4]).with_mask(Mask::KeyLengths(vec![5, 0, 2])),
+        // Padding before, among and after the keys.
+        Problem::new("key-padding", [2, 2, 4, 5, 4]).with_mask(Mask::KeyPadding(vec![
+            vec![true, false, true, false, true],
+            vec![false, false, false, true, true],
+        ])),
+        Problem::new("dense-mask", [2, 2, 4, 5, 4]).with_mask(Mask::Scattered {
+            hidden: 0.5,
+            blind_every: 3,
+        }),
         // Masks over several tiles of every body.
-        Problem {
-            kv_heads: 1,
-            mask: Mask::Scattered {
+        Problem::new("dense-mask-tiles", [1, 2, 270, 290, 8])
+            .with_kv_heads(1)
+            .with_mask(Mask::Scattered {
                 hidden: 0.6,
                 blind_every: 7,
-            },
-            ..Problem::new("dense-mask-tiles", [1, 2, 270, 290, 8])
-        },
-        Problem {
-            mask: Mask::KeyPadding(vec![
-                (0..300).map(|j| j < 40 || j % 7 == 3).collect(),
-                (0..300).map(|j| j > 260).collect(),
-            ]),
-            ..Problem::new("key-padding-tiles", [2, 1, 40, 300, 8])
-        },
-        Problem {
-            mask: Mask::All(vec![Mask::Causal, Mask::KeyLengths(vec![6, 3])]),
-            ..Problem::new("causal-and-lengths", [2, 2, 6, 6, 4])
-        },
-        Problem {
-            mask: Mask::Any(vec![Mask::Causal, Mask::KeyLengths(vec![2, 3])]),
-            ..Problem::new("causal-or-prefix", [2, 2, 6, 6, 4])
-        },
+            }),
+        Problem::new("key-padding-tiles", [2, 1, 40, 300, 8]).with_mask(Mask::KeyPadding(vec![
+            (0..300).map(|j| j < 40 || j % 7 == 3).collect(),
+            (0..300).map(|j| j > 260).collect(),
+        ])),
+        Problem::new("causal-and-lengths", [2, 2, 6, 6, 4])
+            .with_mask(Mask::All(vec![Mask::Causal, Mask::KeyLengths(vec![6, 3])])),
+        Problem::new("causal-or-prefix", [2, 2, 6, 6, 4])
+            .with_mask(Mask::Any(vec![Mask::Causal, Mask::KeyLengths(vec![2, 3])])),
         // Sparse patterns: small, and over several tiles.
-        Problem {
-            mask: Mask::Block(3),
-            ..Problem::new("block", [1, 2, 7, 7, 4])
-        },
-        Problem {
-            mask: Mask::Block(2),
-            ..Problem::new("block-more-queries", [1, 2, 7, 4, 4])
-        },
-        Problem {
-            mask: Mask::Strided(3),
-            ..Problem::new("strided", [1, 2, 8, 10, 4])
-        },
+        Problem::new("block", [1, 2, 7, 7, 4]).with_mask(Mask::Block(3)),
+        Problem::new("block-more-queries", [1, 2, 7, 4, 4]).with_mask(Mask::Block(2)),
+        Problem::new("strided", [1, 2, 8, 10, 4]).with_mask(Mask::Strided(3)),
         // The first keys of each stretch are seen by all after them.
-        Problem {
-            mask: Mask::All(vec![
-                Mask::Causal,
-                Mask::Any(vec![Mask::Window { left: 15, right: 0 }, Mask::Strided(16)]),
-            ]),
-            ..Problem::new("sparse-transformer", [1, 2, 230, 230, 16])
-        },
+        Problem::new("sparse-transformer", [1, 2, 230, 230, 16]).with_mask(Mask::All(vec![
+            Mask::Causal,
+            Mask::Any(vec![Mask::Window { left: 15, right: 0 }, Mask::Strided(16)]),
+        ])),
         // The last block is cut short, and has one of its three summaries.
-        Problem {
-            mask: Mask::All(vec![
-                Mask::Causal,
-                Mask::Any(vec![
-                    Mask::Block(16),
-                    Mask::Summaries {
-                        block: 16,
-                        summary: 3,
-                    },
-                ]),
+        Problem::new("fixed", [1, 2, 222, 222, 16]).with_mask(Mask::All(vec![
+            Mask::Causal,
+            Mask::Any(vec![
+                Mask::Block(16),
+                Mask::Summaries {
+                    block: 16,
+                    summary: 3,
+                },
             ]),
-            ..Problem::new("fixed", [1, 2, 222, 222, 16])
-        },
+        ])),
         // The last queries are beyond the last key's window.
-        Problem {
-            mask: Mask::Monotonic(2),
-            ..Problem::new("monotonic", [1, 2, 9, 5, 4])
-        },
-        Problem {
-            mask: Mask::Monotonic(30),
-            ..Problem::new("monotonic-more-keys", [1, 2, 70, 200, 8])
-        },
+        Problem::new("monotonic", [1, 2, 9, 5, 4]).with_mask(Mask::Monotonic(2)),
+        Problem::new("monotonic-more-keys", [1, 2, 70, 200, 8]).with_mask(Mask::Monotonic(30)),
         // The first queries have no place among the keys, and see nothing.
-        Problem {
-            mask: Mask::PowersOfTwo,
-            ..Problem::new("function", [1, 2, 13, 9, 4])
-        },
-        Problem {
-            mask: Mask::All(vec![Mask::PowersOfTwo, Mask::Window { left: 70, right: 0 }]),
-            ..Problem::new("function-in-a-window", [2, 1, 150, 150, 8])
-        },
-        Problem {
-            mask: Mask::Any(vec![
-                Mask::Window { left: 1, right: 1 },
-                Mask::Global(vec![0, 5]),
-            ]),
-            ..Problem::new("longformer", [1, 2, 9, 9, 4])
-        },
-        Problem {
-            mask: Mask::Blocks {
+        Problem::new("function", [1, 2, 13, 9, 4]).with_mask(Mask::PowersOfTwo),
+        Problem::new("function-in-a-window", [2, 1, 150, 150, 8]).with_mask(Mask::All(vec![
+            Mask::PowersOfTwo,
+            Mask::Window { left: 70, right: 0 },
+        ])),
+        Problem::new("longformer", [1, 2, 9, 9, 4]).with_mask(Mask::Any(vec![
+            Mask::Window { left: 1, right: 1 },
+            Mask::Global(vec![0, 5]),
+        ])),
+        Problem::new("bigbird-blocks", [1, 2, 270, 270, 16])
+            .with_mask(Mask::Blocks {
                 size: 32,
                 seen: vec![
                     vec![0, 1, 2, 3, 4, 5, 6, 7, 8],
@@ -169,114 +108,71 @@ pub fn catalogue() -> Vec<Problem> {
                     vec![0, 6, 7, 8, 3],
                     vec![0, 1, 2, 3, 4, 5, 6, 7, 8],
                 ],
-            },
-            kv_heads: 1,
-            ..Problem::new("bigbird-blocks", [1, 2, 270, 270, 16])
-        },
-        Problem {
-            mask: Mask::All(vec![
-                Mask::Causal,
-                Mask::Documents(vec![
-                    vec![0, 0, 0, 1, 1, 1, 1, 2],
-                    vec![4, 4, 1, 1, 4, 4, 1, 1],
-                ]),
+            })
+            .with_kv_heads(1),
+        Problem::new("documents", [2, 2, 8, 8, 4]).with_mask(Mask::All(vec![
+            Mask::Causal,
+            Mask::Documents(vec![
+                vec![0, 0, 0, 1, 1, 1, 1, 2],
+                vec![4, 4, 1, 1, 4, 4, 1, 1],
             ]),
-            ..Problem::new("documents", [2, 2, 8, 8, 4])
-        },
+        ])),
         // What happens to scores and weights on the way.
-        Problem {
-            softcap: Some(1.5),
-            spread: 2.0,
-            ..Problem::new("softcap", [2, 2, 5, 6, 4])
-        },
-        Problem {
-            alibi: true,
-            ..causal("alibi", [1, 3, 6, 8, 4])
-        },
-        Problem {
-            bias: Some([2, 2, 5, 6]),
-            ..Problem::new("bias", [2, 2, 5, 6, 4])
-        },
+        Problem::new("softcap", [2, 2, 5, 6, 4])
+            .with_softcap(1.5)
+            .with_spread(2.0),
+        causal("alibi", [1, 3, 6, 8, 4]).with_alibi(),
+        Problem::new("bias", [2, 2, 5, 6, 4]).with_bias([2, 2, 5, 6]),
         // One bias for all examples and queries.
-        Problem {
-            bias: Some([1, 4, 1, 6]),
-            kv_heads: 2,
-            ..Problem::new("bias-of-keys", [2, 4, 5, 6, 4])
-        },
-        Problem {
-            dropout: Some((0.4, 17)),
-            ..Problem::new("dropout", [2, 2, 5, 9, 4])
-        },
+        Problem::new("bias-of-keys", [2, 4, 5, 6, 4])
+            .with_bias([1, 4, 1, 6])
+            .with_kv_heads(2),
+        Problem::new("dropout", [2, 2, 5, 9, 4]).with_dropout((0.4, 17)),
         // Everything at once, over several tiles.
-        Problem {
-            softcap: Some(3.0),
-            alibi: true,
-            bias: Some([1, 4, 1, 300]),
-            dropout: Some((0.2, 99)),
-            kv_heads: 2,
-            mask: Mask::All(vec![Mask::Causal, Mask::KeyLengths(vec![300, 170])]),
-            d_value: 12,
-            ..Problem::new("everything", [2, 4, 130, 300, 20])
-        },
-        Problem {
-            bias: Some([1, 1, 300, 290]),
-            mask: Mask::Window {
+        Problem::new("everything", [2, 4, 130, 300, 20])
+            .with_softcap(3.0)
+            .with_alibi()
+            .with_bias([1, 4, 1, 300])
+            .with_dropout((0.2, 99))
+            .with_kv_heads(2)
+            .with_mask(Mask::All(vec![
+                Mask::Causal,
+                Mask::KeyLengths(vec![300, 170]),
+            ]))
+            .with_d_value(12),
+        Problem::new("bias-of-all-heads", [2, 2, 300, 290, 16])
+            .with_bias([1, 1, 300, 290])
+            .with_mask(Mask::Window {
                 left: 40,
                 right: 25,
-            },
-            ..Problem::new("bias-of-all-heads", [2, 2, 300, 290, 16])
-        },
+            }),
         // Fewer KV heads than heads.
-        Problem {
-            kv_heads: 2,
-            ..causal("grouped-heads", [2, 6, 5, 5, 4])
-        },
-        Problem {
-            kv_heads: 1,
-            mask: Mask::KeyLengths(vec![4, 7]),
-            ..Problem::new("multi-query", [2, 4, 3, 7, 4])
-        },
+        causal("grouped-heads", [2, 6, 5, 5, 4]).with_kv_heads(2),
+        Problem::new("multi-query", [2, 4, 3, 7, 4])
+            .with_kv_heads(1)
+            .with_mask(Mask::KeyLengths(vec![4, 7])),
         // Scores and their scale.
-        Problem {
-            scale: Some(1.0),
-            ..Problem::new("unscaled", [1, 2, 4, 4, 3])
-        },
+        Problem::new("unscaled", [1, 2, 4, 4, 3]).with_scale(1.0),
         // Scores near 1000, where exp overflows f32 unless the largest is taken off first.
-        Problem {
-            spread: 16.0,
-            ..Problem::new("large-scores", [1, 2, 5, 6, 8])
-        },
+        Problem::new("large-scores", [1, 2, 5, 6, 8]).with_spread(16.0),
         // What benches compare mechanisms on, there at many lengths.
         Problem::new("layer", [1, 8, 128, 128, 64]),
         causal("layer-causal", [1, 8, 128, 128, 64]),
-        Problem {
-            mask: Mask::Window {
-                left: 128,
-                right: 128,
-            },
-            ..Problem::new("layer-window", [1, 8, 160, 160, 64])
-        },
+        Problem::new("layer-window", [1, 8, 160, 160, 64]).with_mask(Mask::Window {
+            left: 128,
+            right: 128,
+        }),
         causal("decode-step", [1, 8, 1, 256, 64]),
         // Two queries a head, whose keys are more than one task's; few of them for one.
-        Problem {
-            kv_heads: 2,
-            mask: Mask::KeyLengths(vec![1000, 90]),
-            ..Problem::new("decode-in-parts", [2, 4, 2, 1000, 20])
-        },
+        Problem::new("decode-in-parts", [2, 4, 2, 1000, 20])
+            .with_kv_heads(2)
+            .with_mask(Mask::KeyLengths(vec![1000, 90])),
         // Sizes of real layers.
-        Problem {
-            mask: Mask::KeyLengths(vec![128, 77]),
-            ..Problem::new("bert-base", [2, 12, 128, 128, 64])
-        },
+        Problem::new("bert-base", [2, 12, 128, 128, 64]).with_mask(Mask::KeyLengths(vec![128, 77])),
         causal("gpt2", [1, 12, 256, 256, 64]),
-        Problem {
-            kv_heads: 2,
-            ..causal("llama-decode", [2, 8, 1, 333, 128])
-        },
-        Problem {
-            mask: Mask::KeyLengths(vec![31, 17]),
-            ..Problem::new("translate-cross", [2, 8, 23, 31, 64])
-        },
+        causal("llama-decode", [2, 8, 1, 333, 128]).with_kv_heads(2),
+        Problem::new("translate-cross", [2, 8, 23, 31, 64])
+            .with_mask(Mask::KeyLengths(vec![31, 17])),
     ]
 }
 
@@ -285,13 +181,10 @@ pub fn catalogue() -> Vec<Problem> {
 pub fn only_measured() -> Vec<Problem> {
     vec![
         Problem::new("layer-16-heads", [1, 16, 128, 128, 64]),
-        Problem {
-            mask: Mask::Window {
-                left: 512,
-                right: 512,
-            },
-            ..Problem::new("layer-window-512", [1, 16, 128, 128, 64])
-        },
+        Problem::new("layer-window-512", [1, 16, 128, 128, 64]).with_mask(Mask::Window {
+            left: 512,
+            right: 512,
+        }),
     ]
 }
 
@@ -302,10 +195,7 @@ pub fn find(name: &str) -> Option<Problem> {
 }
 
 fn causal(name: &'static str, sizes: [usize; 5]) -> Problem {
-    Problem {
-        mask: Mask::Causal,
-        ..Problem::new(name, sizes)
-    }
+    Problem::new(name, sizes).with_mask(Mask::Causal)
 }
 
 impl Problem {

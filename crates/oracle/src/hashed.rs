@@ -175,16 +175,14 @@ mod tests {
 
     /// Six places on a line, in chunks of two: hashes are told, so the sight follows.
     fn problem(hashes: [f32; 6], directions: Vec<f32>) -> Problem {
-        Problem {
-            mask: Mask::Causal,
-            formula: Formula::Hashed(Hashing {
+        Problem::new("line", [1, 1, 6, 6, 1])
+            .with_mask(Mask::Causal)
+            .with_formula(Formula::Hashed(Hashing {
                 bucket: 2,
                 rounds: 1,
                 directions,
                 hashes: hashes.to_vec(),
-            }),
-            ..Problem::new("line", [1, 1, 6, 6, 1])
-        }
+            }))
     }
 
     #[test]

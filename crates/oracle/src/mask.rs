@@ -70,53 +70,6 @@ impl Mask {
     pub fn hidden_from(&self, problem: &Problem, [example, head, i]: [usize; 3]) -> Vec<bool> {
         let keys = 0..problem.seq_k;
         match self {
-            Mask::Full => vec![false; problem.seq_k],
-            // i - (seq_q - 1) >= j - (seq_k - 1), without going below zero.
-            Mask::Causal => keys
-                .map(|j| i + problem.seq_k < j + problem.seq_q)
-                .collect(),
-            Mask::Window { left, right } => keys
-                .map(|j| {
-                    // Both counted from the end, where query and key are level.
-                    let (i, j) = (problem.seq_q - i, problem.seq_k - j);
-                    j > i + left || i > j + right
-                })
-                .collect(),
-            Mask::Block(size) => keys
-                .map(|j| own(problem, i).is_none_or(|own| own / size != j / size))
-                .collect(),
-            Mask::Blocks { size, seen } => keys
-                .map(|j| own(problem, i).is_none_or(|own| !seen[own / size].contains(&(j / size))))
-                .collect(),
-            Mask::Strided(stride) => keys
-                .map(|j| {
-                    // Both counted from the end, where query and key are level.
-                    let (i, j) = (problem.seq_q - i, problem.seq_k - j);
-                    i.abs_diff(j) % stride != 0
-                })
-                .collect(),
-            Mask::Summaries { block, summary } => {
-                keys.map(|j| block - j % block > *summary).collect()
-            }
-            Mask::PowersOfTwo => keys
-                .map(|j| {
-                    // Both counted from the end, where query and key are level.
-                    let (i, j) = (problem.seq_q - i, problem.seq_k - j);
-                    i > j || (i < j && !(j - i).is_power_of_two())
-                })
-                .collect(),
-            Mask::Monotonic(window) => keys.map(|j| i.abs_diff(j) > *window).collect(),
-            Mask::Global(places) => keys
-                .map(|j| {
-                    let sees_all = own(problem, i).is_some_and(|own| places.contains(&own));
-                    !places.contains(&j) && !sees_all
-                })
-                .collect(),
-            Mask::Documents(ids) => keys
-                .map(|j| own(problem, i).is_none_or(|own| ids[example][own] != ids[example][j]))
-                .collect(),
-            Mask::KeyLengths(lengths) => keys.map(|j| j >= lengths[example]).collect(),
-            Mask::KeyPadding(padding) => padding[example].clone(),
             Mask::Scattered {
                 hidden,
                 blind_every,
@@ -128,11 +81,40 @@ impl Mask {
             }
             Mask::All(parts) => combine(parts, problem, [example, head, i], |a, b| a || b),
             Mask::Any(parts) => combine(parts, problem, [example, head, i], |a, b| a && b),
+            _ => keys.map(|j| self.hides(problem, example, i, j)).collect(),
         }
     }
-}
 
-impl Mask {
+    /// Whether key `j` is hidden from query `i`, by a mask that is neither drawn nor combined.
+    fn hides(&self, problem: &Problem, example: usize, i: usize, j: usize) -> bool {
+        // Both counted from the end, where query and key are level.
+        let (query, key) = (problem.seq_q - i, problem.seq_k - j);
+        let own = own(problem, i);
+        match self {
+            Mask::Full => false,
+            Mask::Causal => query > key,
+            Mask::Window { left, right } => key > query + left || query > key + right,
+            Mask::Block(size) => own.is_none_or(|own| own / size != j / size),
+            Mask::Blocks { size, seen } => {
+                own.is_none_or(|own| !seen[own / size].contains(&(j / size)))
+            }
+            Mask::Strided(stride) => query.abs_diff(key) % stride != 0,
+            Mask::Summaries { block, summary } => block - j % block > *summary,
+            Mask::PowersOfTwo => query > key || (query < key && !(key - query).is_power_of_two()),
+            Mask::Monotonic(window) => i.abs_diff(j) > *window,
+            Mask::Global(positions) => {
+                let sees_all = own.is_some_and(|own| positions.contains(&own));
+                !positions.contains(&j) && !sees_all
+            }
+            Mask::Documents(ids) => own.is_none_or(|own| ids[example][own] != ids[example][j]),
+            Mask::KeyLengths(lengths) => j >= lengths[example],
+            Mask::KeyPadding(padding) => padding[example][j],
+            Mask::Scattered { .. } | Mask::All(_) | Mask::Any(_) => {
+                unreachable!("these are not of single keys")
+            }
+        }
+    }
+
     /// How many keys an example has, those behind its last one being padding.
     pub(crate) fn keys_of(&self, example: usize, seq_k: usize) -> usize {
         match self {
@@ -184,10 +166,7 @@ mod tests {
 
     /// The mask of a one-example, one-head problem, `x` for hidden and `.` for seen.
     fn picture(mask: Mask, seq_q: usize, seq_k: usize) -> Vec<String> {
-        let problem = Problem {
-            mask,
-            ..Problem::new("picture", [1, 1, seq_q, seq_k, 1])
-        };
+        let problem = Problem::new("picture", [1, 1, seq_q, seq_k, 1]).with_mask(mask);
         problem
             .hidden()
             .chunks(seq_k)

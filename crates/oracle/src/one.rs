@@ -105,11 +105,9 @@ mod tests {
     use crate::{Formula, Mask, solve};
 
     fn problem(formula: Formula) -> Problem {
-        Problem {
-            formula,
-            mask: Mask::Causal,
-            ..Problem::new("one of many", [1, 2, 6, 5, 3])
-        }
+        Problem::new("one of many", [1, 2, 6, 5, 3])
+            .with_formula(formula)
+            .with_mask(Mask::Causal)
     }
 
     #[test]
@@ -117,13 +115,7 @@ mod tests {
         let problem = problem(Formula::Best);
         let inputs = problem.inputs();
         let answer = solve(&problem, &inputs);
-        let soft = solve(
-            &Problem {
-                formula: Formula::Softmax,
-                ..problem.clone()
-            },
-            &inputs,
-        );
+        let soft = solve(&problem.clone().with_formula(Formula::Softmax), &inputs);
         for row in 0..problem.queries() {
             let of = |weights: &[f64]| weights[row * 5..][..5].to_vec();
             let (one, soft) = (of(&answer.weights), of(&soft.weights));
@@ -144,10 +136,7 @@ mod tests {
     #[test]
     fn the_first_of_equals_is_taken() {
         let problem = Problem::new("equals", [1, 1, 1, 3, 1]);
-        let problem = Problem {
-            formula: Formula::Best,
-            ..problem
-        };
+        let problem = problem.with_formula(Formula::Best);
         let inputs = Inputs {
             key: vec![1.0, 2.0, 2.0],
             query: vec![1.0],
@@ -163,12 +152,11 @@ mod tests {
         let sampled = problem(Formula::Sampled { temperature, seed });
         let inputs = sampled.inputs();
         let answer = solve(&sampled, &inputs);
-        let soft = Problem {
-            formula: Formula::Softmax,
-            scale: Some(sampled.scale() / temperature),
-            bias: Some(sampled.scores_shape()),
-            ..sampled.clone()
-        };
+        let soft = sampled
+            .clone()
+            .with_formula(Formula::Softmax)
+            .with_scale(sampled.scale() / temperature)
+            .with_bias(sampled.scores_shape());
         let mut bias = Vec::new();
         for row in 0..sampled.queries() {
             let place = |j| [0, row / 6, row % 6, j];

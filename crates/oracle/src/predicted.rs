@@ -143,53 +143,19 @@ pub(crate) fn solve_by_places(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::differences::{assert_close, slopes};
     use crate::{Formula, Mask, solve};
-
-    fn problem(vectors: &[f32], matrices: &[f32]) -> Problem {
-        Problem {
-            formula: Formula::Predicted {
-                vectors: vectors.to_vec(),
-                matrices: matrices.to_vec(),
-                window: 3,
-            },
-            mask: Mask::KeyLengths(vec![8, 5]),
-            kv_heads: 1,
-            ..Problem::new("predicted", [2, 2, 5, 8, 3])
-        }
-    }
-
-    /// What would be learned: 2 vectors and 2 matrices.
-    fn parameters() -> (Vec<f32>, Vec<f32>) {
-        let of = |rows: usize| Problem::new("learned", [1, 1, rows, 1, 3]).inputs().query;
-        (of(2), of(6))
-    }
-
-    #[test]
-    fn gradients_by_what_is_learned_match_central_differences() {
-        let (vectors, matrices) = parameters();
-        let inputs = problem(&vectors, &matrices).inputs();
-        let answer = solve(&problem(&vectors, &matrices), &inputs);
-        let loss = |vectors: &[f32], matrices: &[f32]| -> f64 {
-            let context = solve(&problem(vectors, matrices), &inputs).context;
-            let pairs = context.iter().zip(&inputs.upstream);
-            pairs.map(|(o, u)| o * f64::from(*u)).sum()
-        };
-        let d_vector = slopes(&vectors, |vectors| loss(vectors, &matrices));
-        let d_matrix = slopes(&matrices, |matrices| loss(&vectors, matrices));
-        for (name, by_hand, by_difference) in [
-            ("d_vector", &answer.d_vector, &d_vector),
-            ("d_matrix", &answer.d_matrix, &d_matrix),
-        ] {
-            assert!(by_hand.iter().any(|x| *x != 0.0), "{name} is nothing");
-            assert_close("predicted", name, by_hand, by_difference);
-        }
-    }
 
     /// A network that says nothing predicts the middle; all keys are alike.
     #[test]
     fn weights_fall_around_the_middle() {
-        let problem = problem(&[0.0; 6], &[0.0; 18]);
+        let problem = Problem::new("predicted", [2, 2, 5, 8, 3])
+            .with_formula(Formula::Predicted {
+                vectors: vec![0.0; 6],
+                matrices: vec![0.0; 18],
+                window: 3,
+            })
+            .with_mask(Mask::KeyLengths(vec![8, 5]))
+            .with_kv_heads(1);
         let inputs = Inputs {
             key: vec![0.0; 48],
             ..problem.inputs()

@@ -86,6 +86,61 @@ impl Problem {
         }
     }
 
+    /// With this mask.
+    pub fn with_mask(self, mask: Mask) -> Self {
+        Self { mask, ..self }
+    }
+
+    /// With this number of key and value heads.
+    pub fn with_kv_heads(self, kv_heads: usize) -> Self {
+        Self { kv_heads, ..self }
+    }
+
+    /// With values of this width.
+    pub fn with_d_value(self, d_value: usize) -> Self {
+        Self { d_value, ..self }
+    }
+
+    /// With scores that are multiplied by this.
+    pub fn with_scale(mut self, scale: f64) -> Self {
+        self.scale = Some(scale);
+        self
+    }
+
+    /// With this cap on products.
+    pub fn with_softcap(mut self, softcap: f64) -> Self {
+        self.softcap = Some(softcap);
+        self
+    }
+
+    /// With scores that fall with the distance.
+    pub fn with_alibi(mut self) -> Self {
+        self.alibi = true;
+        self
+    }
+
+    /// With a bias of this shape.
+    pub fn with_bias(mut self, shape: [usize; 4]) -> Self {
+        self.bias = Some(shape);
+        self
+    }
+
+    /// With this share of weights dropped, by this seed.
+    pub fn with_dropout(mut self, dropout: (f64, u64)) -> Self {
+        self.dropout = Some(dropout);
+        self
+    }
+
+    /// With this formula.
+    pub fn with_formula(self, formula: Formula) -> Self {
+        Self { formula, ..self }
+    }
+
+    /// With inputs of this standard deviation.
+    pub fn with_spread(self, spread: f64) -> Self {
+        Self { spread, ..self }
+    }
+
     /// The scale in force.
     pub fn scale(&self) -> f64 {
         self.scale.unwrap_or(1.0 / (self.d_head as f64).sqrt())
@@ -202,10 +257,7 @@ mod tests {
     fn density_counts_what_is_seen() {
         let problem = Problem::new("density", [2, 1, 4, 4, 1]);
         assert_eq!(problem.density(), 1.0);
-        let masked = |mask| Problem {
-            mask,
-            ..problem.clone()
-        };
+        let masked = |mask| problem.clone().with_mask(mask);
         assert_eq!(masked(Mask::Causal).density(), 10.0 / 16.0);
         assert_eq!(masked(Mask::KeyLengths(vec![4, 1])).density(), 5.0 / 8.0);
     }
@@ -218,10 +270,7 @@ mod tests {
         let step = Problem::new("step", [1, 1, 1, 4, 1]);
         let longer = step.at_length(9).expect("a full mask fits any length");
         assert_eq!((longer.seq_q, longer.seq_k), (1, 9));
-        let lengths = Problem {
-            mask: Mask::KeyLengths(vec![3]),
-            ..layer
-        };
+        let lengths = layer.with_mask(Mask::KeyLengths(vec![3]));
         assert_eq!(lengths.at_length(9), None);
         assert_eq!(Problem::new("cross", [1, 1, 3, 4, 1]).at_length(9), None);
     }

@@ -77,22 +77,13 @@ impl Input {
     /// The problem with this kind of input added.
     pub fn added_to(self, problem: Problem) -> Problem {
         match self {
-            Self::Softcap => Problem {
-                softcap: Some(1.5),
-                ..problem
-            },
-            Self::Alibi => Problem {
-                alibi: true,
-                ..problem
-            },
+            Self::Softcap => problem.with_softcap(1.5),
+            Self::Alibi => problem.with_alibi(),
             Self::Bias => Problem {
                 bias: Some(problem.scores_shape()),
                 ..problem
             },
-            Self::Dropout => Problem {
-                dropout: Some((0.4, 17)),
-                ..problem
-            },
+            Self::Dropout => problem.with_dropout((0.4, 17)),
             Self::DenseMask => Problem {
                 mask: Mask::All(vec![
                     problem.mask.clone(),
@@ -103,10 +94,7 @@ impl Input {
                 ]),
                 ..problem
             },
-            Self::NotCausal => Problem {
-                mask: Mask::Full,
-                ..problem
-            },
+            Self::NotCausal => problem.with_mask(Mask::Full),
             Self::OtherLength => Problem {
                 seq_q: problem.seq_q - 2,
                 ..problem

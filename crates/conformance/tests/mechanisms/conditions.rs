@@ -4,7 +4,7 @@
 
 use burn::tensor::Device;
 use libtest_mimic::Failed;
-use zoo_attention::{AttentionShape, Hashing, Lsh, MechanismConfig};
+use zoo_attention::{AttentionShape, Hashing, Lsh};
 use zoo_conformance::{Tensors, Test};
 use zoo_oracle::{Problem, find};
 
@@ -44,21 +44,10 @@ fn tiles_are_skipped_and_split(device: &Device) -> Result<(), Failed> {
 
 /// For a mechanism of hashes and its problem, whether some hash is shared by more positions than
 /// a chunk has, and a chunk has positions of several hashes.
-pub(crate) fn splits_hashes(
-    mechanism: &MechanismConfig,
-    problem: &Problem,
-    device: &Device,
-) -> Result<[bool; 2], Failed> {
-    let &MechanismConfig::Lsh(Lsh {
-        bucket,
-        rounds,
-        seed,
-    }) = mechanism
-    else {
-        return Err(format!("{mechanism:?} has no hashes").into());
-    };
+fn splits_hashes(hashing: Lsh, problem: &Problem, device: &Device) -> [bool; 2] {
+    let Lsh { bucket, rounds, .. } = hashing;
     let tensors = Tensors::new(problem, &problem.inputs(), device);
-    let hashes = Lsh::new(bucket, rounds, seed).hashes(&tensors.query);
+    let hashes = hashing.hashes(&tensors.query);
     let (mut is_split, mut is_joined) = (false, false);
     for head in hashes.chunks(problem.seq_q * rounds) {
         for round in 0..rounds {
@@ -70,17 +59,14 @@ pub(crate) fn splits_hashes(
                 .any(|chunk| chunk[0] != chunk[chunk.len() - 1]);
         }
     }
-    Ok([is_split, is_joined])
+    [is_split, is_joined]
 }
 
 fn chunks_split_hashes(device: &Device) -> Result<(), Failed> {
-    for (mechanism, problem) in crate::lsh::problems() {
-        let &MechanismConfig::Lsh(Lsh { bucket, .. }) = &mechanism else {
-            continue;
-        };
+    for (hashing, problem) in crate::lsh::problems() {
         // One chunk holds everything; a single position has one hash.
-        let wanted = [bucket < problem.seq_k, bucket > 1];
-        let got = splits_hashes(&mechanism, &problem, device)?;
+        let wanted = [hashing.bucket < problem.seq_k, hashing.bucket > 1];
+        let got = splits_hashes(hashing, &problem, device);
         assert!(
             got == wanted,
             "{}: {got:?} instead of {wanted:?}",

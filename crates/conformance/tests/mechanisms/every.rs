@@ -98,9 +98,20 @@ const TESTS: &[(&str, Test)] = &[
             let Some(reason) = input.refused_by(mechanism) else {
                 continue;
             };
+            let option = match input {
+                Input::Softcap => Some("softcap"),
+                Input::Alibi => Some("ALiBi"),
+                Input::Bias => Some("bias"),
+                Input::Dropout => Some("dropout"),
+                _ => None,
+            };
+            let message = match option {
+                Some(option) => format!("{option} is not supported, since {reason}"),
+                None => reason.to_owned(),
+            };
             let problem = input.added_to(Problem::small_for(&config));
             let tensors = Tensors::new(&problem, &problem.inputs(), device);
-            is_refused_with(|| drop(tensors.attend(&config)), reason)
+            is_refused_with(|| tensors.attend(&config), &message)
                 .map_err(|error| format!("{input:?}: {error:?}"))?;
         }
         Ok(())
@@ -113,10 +124,10 @@ fn with_padding(problem: Problem) -> Problem {
         let is_padding = |key: usize| key < padded;
         (0..SMALL_SEQUENCE).map(is_padding).collect()
     });
-    Problem {
-        mask: Mask::All(vec![Mask::Causal, Mask::KeyPadding(padding.to_vec())]),
-        ..problem
-    }
+    problem.with_mask(Mask::All(vec![
+        Mask::Causal,
+        Mask::KeyPadding(padding.to_vec()),
+    ]))
 }
 
 /// A row that sees nothing is exactly zero, has no gradient, and reaches no other.

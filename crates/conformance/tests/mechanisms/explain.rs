@@ -212,10 +212,8 @@ const TESTS: &[(&str, Test)] = &[
     ("what-cannot-be-seen-is-refused", |device| {
         let zeros = || Tensor::<4>::zeros([1, 1, 3, 2], device);
         let options = AttentionOptions::new().with_pattern(Pattern::Block { size: 2 });
-        crate::misuses::is_refused(
-            || {
-                explain(Mechanism::Linear, zeros(), zeros(), &options, &[0]);
-            },
+        is_refused(
+            || explain(Mechanism::Linear, zeros(), zeros(), &options, &[0]),
             "linear attention: it accepts full and causal patterns, key lengths and key \
              padding only, got blocks",
         )

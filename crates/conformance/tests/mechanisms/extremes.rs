@@ -69,10 +69,10 @@ pub(crate) fn trials(suite: &mut Suite) {
 /// A problem of several tiles with a bias, with as many key and value heads as the mechanism
 /// has; none if it takes no bias.
 fn masked(mechanism: &MechanismConfig) -> Option<Problem> {
-    let problems = [4, 2, 1].map(|kv_heads| Problem {
-        kv_heads,
-        bias: Some([1, 4, SEQ_Q, SEQ_K]),
-        ..Problem::new("masked", [1, 4, SEQ_Q, SEQ_K, 16])
+    let problems = [4, 2, 1].map(|kv_heads| {
+        Problem::new("masked", [1, 4, SEQ_Q, SEQ_K, 16])
+            .with_kv_heads(kv_heads)
+            .with_bias([1, 4, SEQ_Q, SEQ_K])
     });
     problems
         .into_iter()
@@ -225,12 +225,10 @@ fn scores_of(
     seq_q: usize,
     device: &Device,
 ) -> Result<(), Failed> {
-    let problem = Problem {
-        mask: Mask::Causal,
-        kv_heads: 1,
-        spread: size.sqrt(),
-        ..Problem::new("large-scores", [1, 2, seq_q, 210, 16])
-    };
+    let problem = Problem::new("large-scores", [1, 2, seq_q, 210, 16])
+        .with_mask(Mask::Causal)
+        .with_kv_heads(1)
+        .with_spread(size.sqrt());
     let mut inputs = problem.inputs();
     // Values of ordinary size: only the scores are large.
     inputs

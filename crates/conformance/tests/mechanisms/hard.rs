@@ -4,7 +4,7 @@ use burn::tensor::{Device, Tensor};
 use libtest_mimic::Failed;
 use zoo_attention::{AttentionOptions, Choice, Pattern, hard};
 use zoo_conformance::{Suite, Tensors, Test, is_refused, numbers};
-use zoo_oracle::{Formula, Precision, Problem, find, solve};
+use zoo_oracle::{Formula, Precision, find, solve};
 
 pub(crate) fn trials(suite: &mut Suite) {
     for name in PROBLEMS {
@@ -29,10 +29,9 @@ const PROBLEMS: &[&str] = &[
 ];
 
 fn the_best_alone(name: &str, device: &Device) -> Result<(), Failed> {
-    let problem = Problem {
-        formula: Formula::Best,
-        ..find(name).expect("a problem of the catalogue")
-    };
+    let problem = find(name)
+        .expect("a problem of the catalogue")
+        .with_formula(Formula::Best);
     let inputs = problem.inputs();
     let tensors = Tensors::new(&problem, &inputs, device).require_grad();
     let attended =
@@ -54,10 +53,9 @@ fn the_best_alone(name: &str, device: &Device) -> Result<(), Failed> {
 
 fn weights_are_one_or_nothing(name: &str, device: &Device) -> Result<(), Failed> {
     let (temperature, seed) = (0.5, 23);
-    let problem = Problem {
-        formula: Formula::Sampled { temperature, seed },
-        ..find(name).expect("a problem of the catalogue")
-    };
+    let problem = find(name)
+        .expect("a problem of the catalogue")
+        .with_formula(Formula::Sampled { temperature, seed });
     let inputs = problem.inputs();
     let tensors = Tensors::new(&problem, &inputs, device);
     let choice = Choice::Sampled { temperature, seed };

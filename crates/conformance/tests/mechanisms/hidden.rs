@@ -43,10 +43,10 @@ pub(crate) fn trials(suite: &mut Suite) {
 /// A problem over several tiles of every kernel with such a mask, and as many key and value
 /// heads as the mechanism has; none if it does not take the mask.
 fn taken(mechanism: &MechanismConfig, mask: &Mask) -> Option<Problem> {
-    let problems = [4, 2, 1].map(|kv_heads| Problem {
-        kv_heads,
-        mask: mask.clone(),
-        ..Problem::new("hidden", [2, 4, SEQ, SEQ, 8])
+    let problems = [4, 2, 1].map(|kv_heads| {
+        Problem::new("hidden", [2, 4, SEQ, SEQ, 8])
+            .with_kv_heads(kv_heads)
+            .with_mask(mask.clone())
     });
     problems
         .into_iter()

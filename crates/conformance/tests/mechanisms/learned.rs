@@ -118,18 +118,15 @@ fn matches_the_oracle(name: &str, learned: Learned, device: &Device) -> Result<(
     let vector = Tensor::<2>::from_data(vector, device).require_grad();
     let matrix = TensorData::new(matrices.clone(), [heads, d_head, d_head]);
     let matrix = Tensor::<3>::from_data(matrix, device).require_grad();
-    let problem = Problem {
-        formula: match learned {
-            Learned::Additive => Formula::Additive(vectors),
-            Learned::Multiplicative => Formula::Multiplicative(matrices),
-            Learned::Predictive(window) => Formula::Predicted {
-                vectors,
-                matrices,
-                window,
-            },
+    let problem = problem.with_formula(match learned {
+        Learned::Additive => Formula::Additive(vectors),
+        Learned::Multiplicative => Formula::Multiplicative(matrices),
+        Learned::Predictive(window) => Formula::Predicted {
+            vectors,
+            matrices,
+            window,
         },
-        ..problem
-    };
+    });
     let inputs = problem.inputs();
     let tensors = Tensors::new(&problem, &inputs, device).require_grad();
     let (context, weights) = tensors.apply(|query, key, value, options| match learned {

@@ -2,34 +2,26 @@
 
 use burn::tensor::{Bool, Device, Tensor, TensorData};
 use libtest_mimic::Failed;
-use zoo_attention::{AttentionOptions, Hashing, Lsh, MechanismConfig, Pattern, lsh, standard};
+use zoo_attention::{AttentionOptions, Hashing, Lsh, Pattern, lsh, standard};
 use zoo_conformance::{Suite, Tensors, Test, all_queries, is_refused, judge_gradients, numbers};
 use zoo_oracle::{Mask, Precision, Problem};
 
 pub(crate) fn trials(suite: &mut Suite, device: &Device) {
-    for (mechanism, problem) in problems() {
-        crate::judged_by_both(suite, "lsh", &mechanism, &problem, device);
+    for (hashing, problem) in problems() {
+        crate::judged_by_both(suite, "lsh", &hashing.into(), &problem, device);
     }
     suite.add_table("lsh/", TESTS);
 }
 
-fn by(bucket: usize, rounds: usize) -> MechanismConfig {
-    MechanismConfig::Lsh(Lsh {
-        bucket,
-        rounds,
-        seed: 1,
-    })
+fn by(bucket: usize, rounds: usize) -> Lsh {
+    Lsh::new(bucket, rounds, 1)
 }
 
 /// Several examples and heads, lengths that are no multiple of the bucket, and every way
 /// to see less.
-pub(crate) fn problems() -> Vec<(MechanismConfig, Problem)> {
+pub(crate) fn problems() -> Vec<(Lsh, Problem)> {
     let sizes = [2, 3, 37, 37, 8];
-    let masked = |name, mask| Problem {
-        mask,
-        d_value: 5,
-        ..Problem::new(name, sizes)
-    };
+    let masked = |name, mask| Problem::new(name, sizes).with_mask(mask).with_d_value(5);
     let every_fifth = |first: usize| (0..37).map(|j| j % 5 == first).collect();
     vec![
         (by(5, 4), masked("full", Mask::Full)),
@@ -63,12 +55,10 @@ pub(crate) fn problems() -> Vec<(MechanismConfig, Problem)> {
         ),
         (
             by(5, 3),
-            Problem {
-                softcap: Some(1.5),
-                scale: Some(1.0),
-                spread: 2.0,
-                ..masked("softcap-and-scale", Mask::Full)
-            },
+            masked("softcap-and-scale", Mask::Full)
+                .with_softcap(1.5)
+                .with_scale(1.0)
+                .with_spread(2.0),
         ),
         // One place in a chunk, and all places in one.
         (by(1, 3), masked("chunks-of-one", Mask::Causal)),
@@ -122,10 +112,7 @@ const TESTS: &[(&str, Test)] = &[
         Ok(())
     }),
     ("comes-nearer-with-more-rounds", |device| {
-        let problem = Problem {
-            spread: 2.0,
-            ..Problem::new("nearer", [1, 2, 96, 96, 8])
-        };
+        let problem = Problem::new("nearer", [1, 2, 96, 96, 8]).with_spread(2.0);
         let tensors = Tensors::new(&problem, &problem.inputs(), device);
         let exact = numbers(of_shared_queries(&tensors, &Pattern::Full));
         let error = |rounds: usize| {
@@ -194,8 +181,16 @@ const TESTS: &[(&str, Test)] = &[
             inputs.query[row * 6..][..6].fill(0.0);
         }
         let tensors = Tensors::new(&problem, &inputs, &device.clone().autodiff());
-        judge_gradients(&by(3, 2), &problem, tensors, &all_queries(&problem))?;
+        judge_gradients(&by(3, 2).into(), &problem, tensors, &all_queries(&problem))?;
         Ok(())
+    }),
+    ("misuse/fewer-values", |device| {
+        let [query, value] = [4, 2].map(|heads| Tensor::zeros([1, heads, 6, 2], device));
+        is_refused(
+            || lsh(query, value, &by(2, 2), &AttentionOptions::new()),
+            "lsh attention: keys are made of the queries: value must be [batch = 1, heads = 4, \
+             seq = 6, d_value] to fit query [1, 4, 6, 2], got [1, 2, 6, 2]",
+        )
     }),
     ("misuse/no-bucket", |device| {
         let refused = "lsh attention: a bucket must be at least 1, got 0";

@@ -80,14 +80,8 @@ const PROBLEMS: &[&str] = &[
 /// What the catalogue has none of: sequences apart in both directions and with shared
 /// heads, and more chunks than are added up at once.
 fn long_ones() -> Vec<(&'static str, MechanismConfig, Problem)> {
-    let grouped = Problem {
-        kv_heads: 2,
-        ..Problem::new("both-directions", [2, 4, 50, 50, 8])
-    };
-    let long = Problem {
-        mask: Mask::Causal,
-        ..Problem::new("groups-of-groups", [1, 1, 2200, 2200, 4])
-    };
+    let grouped = Problem::new("both-directions", [2, 4, 50, 50, 8]).with_kv_heads(2);
+    let long = Problem::new("groups-of-groups", [1, 1, 2200, 2200, 4]).with_mask(Mask::Causal);
     let strided = |stride| MechanismConfig::Strided(Strided { stride });
     let fixed = |block, summary| MechanismConfig::Fixed(Fixed { block, summary });
     vec![
@@ -141,10 +135,10 @@ pub(crate) fn mechanisms() -> Vec<(&'static str, MechanismConfig)> {
 /// 64, as in real layers. Other shapes may take another path.
 pub(crate) fn aligned_problems(mechanism: &MechanismConfig) -> [Problem; 2] {
     let kv_heads = kv_heads_of(mechanism, SMALL_HEADS).unwrap_or(SMALL_HEADS);
-    let of = |name, mask, [seq, d_head]: [usize; 2]| Problem {
-        kv_heads,
-        mask,
-        ..Problem::new(name, [1, SMALL_HEADS, seq, seq, d_head])
+    let of = |name, mask, [seq, d_head]: [usize; 2]| {
+        Problem::new(name, [1, SMALL_HEADS, seq, seq, d_head])
+            .with_kv_heads(kv_heads)
+            .with_mask(mask)
     };
     let must_be_causal = Input::NotCausal.refused_by(mechanism.mechanism());
     let full = must_be_causal.map_or(Mask::Full, |_| Mask::Causal);
@@ -157,15 +151,12 @@ pub(crate) fn aligned_problems(mechanism: &MechanismConfig) -> [Problem; 2] {
 const TESTS: &[(&str, Test)] = &[
     ("linear/some-heads-at-a-time", |device| {
         // Three of four heads of keys are taken together, of one example.
-        let problem = Problem {
-            kv_heads: 4,
-            mask: Mask::KeyLengths(vec![1100, 700]),
-            ..Problem::new("large-heads", [2, 8, 1100, 1100, 128])
-        };
-        let causal = Problem {
-            mask: Mask::All(vec![Mask::Causal, problem.mask.clone()]),
-            ..problem.clone()
-        };
+        let problem = Problem::new("large-heads", [2, 8, 1100, 1100, 128])
+            .with_kv_heads(4)
+            .with_mask(Mask::KeyLengths(vec![1100, 700]));
+        let causal = problem
+            .clone()
+            .with_mask(Mask::All(vec![Mask::Causal, problem.mask.clone()]));
         let queries = problem.sample_of_queries(24);
         for problem in [problem, causal] {
             let tensors = Tensors::new(&problem, &problem.inputs(), device);
@@ -174,10 +165,7 @@ const TESTS: &[(&str, Test)] = &[
         Ok(())
     }),
     ("performer/comes-nearer-with-more-features", |device| {
-        let problem = Problem {
-            spread: 0.4,
-            ..Problem::new("approximated", [1, 2, 24, 40, 16])
-        };
+        let problem = Problem::new("approximated", [1, 2, 24, 40, 16]).with_spread(0.4);
         let tensors = Tensors::new(&problem, &problem.inputs(), device);
         let exact = numbers(tensors.apply(standard).context);
         // The mean square over seeds falls like 1/features.

@@ -87,16 +87,10 @@ fn is_repeated(
     for pass in 1..passes {
         let again = gradients();
         for (name, (first, again)) in NAMES.iter().zip(first.iter().zip(&again)) {
-            let differs = |(a, b): (&f32, &f32)| a.to_bits() != b.to_bits();
-            let count = first
-                .iter()
-                .zip(again)
-                .filter(|pair| differs(*pair))
-                .count();
+            let bits = |numbers: &[f32]| numbers.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
             assert!(
-                count <= 0 && first.len() == again.len(),
-                "{count} of {} numbers of d_{name} are others in pass {pass}",
-                first.len()
+                bits(first) == bits(again),
+                "d_{name} has other numbers in pass {pass}"
             );
         }
     }

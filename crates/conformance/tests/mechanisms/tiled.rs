@@ -138,10 +138,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     }),
     // Whoever chooses: LibTorch's kernels choose others than the rest of us.
     ("drops-its-share-by-its-seed", |device| {
-        let problem = Problem {
-            dropout: Some((0.3, 7)),
-            ..Problem::new("share", [2, 4, 64, 96, 8])
-        };
+        let problem = Problem::new("share", [2, 4, 64, 96, 8]).with_dropout((0.3, 7));
         let mut tensors = Tensors::new(&problem, &problem.inputs(), device);
         let mut drawn = |seed: u64| {
             tensors.options.dropout = Some(Dropout::new(0.3, seed));

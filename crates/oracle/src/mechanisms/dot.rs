@@ -5,9 +5,6 @@ use crate::Problem;
 
 impl Definition for Dot {
     fn given(&self, problem: &Problem, _: &Parameters<'_>) -> Option<Problem> {
-        Some(Problem {
-            scale: Some(problem.scale.unwrap_or(1.0)),
-            ..problem.clone()
-        })
+        Some(problem.clone().with_scale(problem.scale.unwrap_or(1.0)))
     }
 }

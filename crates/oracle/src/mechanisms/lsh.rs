@@ -15,16 +15,12 @@ impl Definition for Lsh {
                 bucket: self.bucket,
                 rounds: self.rounds,
                 directions: parameters(Parameter::HashDirections {
-                    bucket: self.bucket,
-                    rounds: self.rounds,
-                    seed: self.seed,
+                    hashing: *self,
                     seq: problem.seq_k,
                     d_head: problem.d_head,
                 }),
                 hashes: parameters(Parameter::Hashes {
-                    bucket: self.bucket,
-                    rounds: self.rounds,
-                    seed: self.seed,
+                    hashing: *self,
                     queries: problem.queries(),
                 }),
             }))

@@ -3,7 +3,7 @@
 //! Nothing here is shared with the crates that it checks: patterns and formulas are written a
 //! second time.
 
-use zoo_spec::{MechanismConfig, for_each_mechanism};
+use zoo_spec::{Lsh, MechanismConfig, for_each_mechanism};
 
 use crate::formula::Formula;
 use crate::hashed::directions;
@@ -11,7 +11,7 @@ use crate::mask::Mask;
 use crate::problem::Problem;
 
 /// Numbers that are a mechanism's own choice, and not for the oracle to judge.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Parameter {
     /// `[count, d_head]`: the directions of random features.
     Directions {
@@ -25,13 +25,9 @@ pub enum Parameter {
     /// `[rounds, hashes, each, d_head]`: the directions that queries are hashed by, where a
     /// hash is a pair those of one and then of the other.
     HashDirections {
-        /// Places in a chunk.
-        bucket: usize,
-        /// How often there are others.
-        rounds: usize,
-        /// Which ones.
-        seed: u64,
-        /// Places.
+        /// Chunks, rounds and the seed.
+        hashing: Lsh,
+        /// Positions.
         seq: usize,
         /// Numbers in each.
         d_head: usize,
@@ -39,12 +35,8 @@ pub enum Parameter {
     /// `[batch, heads, seq, rounds]`: the hashes that came of it, of the queries of the
     /// problem.
     Hashes {
-        /// Places in a chunk.
-        bucket: usize,
-        /// How often they are sorted.
-        rounds: usize,
-        /// By which hashes.
-        seed: u64,
+        /// Chunks, rounds and the seed.
+        hashing: Lsh,
         /// Queries of all examples and heads together.
         queries: usize,
     },
@@ -71,18 +63,14 @@ impl Parameter {
         match self {
             Self::Directions { count, d_head, .. } => count * d_head,
             Self::HashDirections {
-                bucket,
-                rounds,
+                hashing,
                 seq,
                 d_head,
-                ..
             } => {
-                let [hashes, each] = directions(seq, bucket);
-                rounds * hashes * each * d_head
+                let [hashes, each] = directions(seq, hashing.bucket);
+                hashing.rounds * hashes * each * d_head
             }
-            Self::Hashes {
-                rounds, queries, ..
-            } => rounds * queries,
+            Self::Hashes { hashing, queries } => hashing.rounds * queries,
             Self::Vector { heads, d_head } => heads * d_head,
             Self::Matrix { heads, d_head } => heads * d_head * d_head,
         }
@@ -132,21 +120,15 @@ impl Problem {
 
     /// The problem with no more visible than `also` shows.
     fn seeing(&self, also: Mask) -> Self {
-        Self {
-            mask: match &self.mask {
-                Mask::Full => also,
-                mask => Mask::All(vec![mask.clone(), also]),
-            },
-            ..self.clone()
-        }
+        self.clone().with_mask(match &self.mask {
+            Mask::Full => also,
+            mask => Mask::All(vec![mask.clone(), also]),
+        })
     }
 
     /// The problem with another formula.
     fn by(&self, formula: Formula) -> Self {
-        Self {
-            formula,
-            ..self.clone()
-        }
+        self.clone().with_formula(formula)
     }
 
     /// The problem with a formula that has no scores; `None` if it changes scores, or its mask
@@ -212,10 +194,7 @@ pub(crate) fn is_plain(mask: &Mask) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{catalogue, central_differences, solve};
-    use zoo_spec::{
-        GroupedQuery, Linear, LinearFeatures, LocalP, Lsh, Mechanism, Performer, SlidingWindow,
-    };
+    use zoo_spec::{GroupedQuery, Mechanism, SlidingWindow};
 
     fn zeros(parameter: Parameter) -> Vec<f32> {
         vec![0.0; parameter.count()]
@@ -241,23 +220,17 @@ mod tests {
 
     #[test]
     fn four_or_more_query_heads_share_a_group() {
-        let grouped = MechanismConfig::GroupedQuery(GroupedQuery { kv_heads: None });
+        let grouped = GroupedQuery { kv_heads: None }.into();
         let groups = [1, 3, 4, 6, 8, 12, 20].map(|heads| kv_heads_of(&grouped, heads));
         assert_eq!(groups, [1, 1, 1, 1, 2, 3, 5].map(Some));
-        assert_eq!(
-            kv_heads_of(&MechanismConfig::from(Mechanism::MultiQuery), 8),
-            Some(1)
-        );
-        assert_eq!(
-            kv_heads_of(&MechanismConfig::from(Mechanism::Flash), 8),
-            None
-        );
+        assert_eq!(kv_heads_of(&Mechanism::MultiQuery.into(), 8), Some(1));
+        assert_eq!(kv_heads_of(&Mechanism::Flash.into(), 8), None);
     }
 
     #[test]
     fn a_window_sees_less() {
         let problem = Problem::new("full", [1, 1, 9, 9, 2]);
-        let window = MechanismConfig::SlidingWindow(SlidingWindow { window: 1 });
+        let window = SlidingWindow { window: 1 }.into();
         let given = problem.given_to(&window, zeros).expect("taken");
         assert_eq!(given.density(), 25.0 / 81.0);
     }
@@ -268,144 +241,9 @@ mod tests {
         let takes = |problem: Problem| problem.given_to(&linear, zeros).is_some();
         let plain = Problem::new("plain", [1, 1, 4, 4, 2]);
         assert!(takes(plain.clone()));
-        assert!(!takes(Problem {
-            softcap: Some(1.0),
-            ..plain.clone()
-        }));
-        assert!(!takes(Problem {
-            mask: Mask::Block(2),
-            ..plain.clone()
-        }));
+        assert!(!takes(plain.clone().with_softcap(1.0)));
+        assert!(!takes(plain.clone().with_mask(Mask::Block(2))));
         let retention = Mechanism::Retention.into();
         assert!(plain.given_to(&retention, zeros).is_none());
-    }
-
-    /// Those of a score by a network, by its vectors too.
-    #[test]
-    fn gradients_of_a_network_match_central_differences() {
-        let plain = crate::find("tiny").expect("in the catalogue");
-        let vectors = Problem::new("vectors", [1, 1, plain.heads, 1, plain.d_head]).inputs();
-        let with = |vectors: Vec<f32>| Problem {
-            formula: Formula::Additive(vectors),
-            ..plain.clone()
-        };
-        let (vectors, inputs) = (vectors.query, plain.inputs());
-        let problem = with(vectors.clone());
-        let answer = solve(&problem, &inputs);
-        let [d_query, d_key, d_value, _] = central_differences(&problem, &inputs);
-        let loss = |vectors: Vec<f32>| -> f64 {
-            let context = solve(&with(vectors), &inputs).context;
-            let pairs = context.iter().zip(&inputs.upstream);
-            pairs.map(|(o, u)| o * f64::from(*u)).sum()
-        };
-        let d_vector: Vec<f64> = (0..vectors.len())
-            .map(|at| {
-                let moved = |by: f32| {
-                    let mut moved = vectors.clone();
-                    moved[at] += by;
-                    (f64::from(moved[at]), loss(moved))
-                };
-                let ((above, up), (below, down)) = (moved(1e-3), moved(-1e-3));
-                (up - down) / (above - below)
-            })
-            .collect();
-        for (name, by_hand, by_difference) in [
-            ("d_query", &answer.d_query, &d_query),
-            ("d_key", &answer.d_key, &d_key),
-            ("d_value", &answer.d_value, &d_value),
-            ("d_vector", &answer.d_vector, &d_vector),
-        ] {
-            let size = by_hand.iter().fold(0.0, |m: f64, x| m.max(x.abs()));
-            assert!(size > 0.0, "{name} is nothing");
-            for (a, b) in by_hand.iter().zip(by_difference) {
-                assert!((a - b).abs() <= 1e-4 * size, "{name}: {a} and {b}");
-            }
-        }
-    }
-
-    /// The gradients by hand of every formula, against differences.
-    #[test]
-    fn gradients_match_central_differences() {
-        let mut checked = 0;
-        let parameters = |parameter: Parameter| {
-            let sizes = [1, 1, parameter.count(), 1, 1];
-            let drawn = Problem::new("parameters", sizes).inputs().query;
-            match parameter {
-                // A step must not change who sees whom: nobody is nearer to any of these,
-                // so that the hashes may be anything.
-                Parameter::HashDirections { .. } => vec![0.0; parameter.count()],
-                Parameter::Hashes { .. } => {
-                    let sign = |x: &f32| if *x > 0.0 { 1.0 } else { 0.0 };
-                    drawn.iter().map(sign).collect()
-                }
-                _ => drawn,
-            }
-        };
-        for mechanism in [
-            MechanismConfig::from(Mechanism::Multiplicative),
-            MechanismConfig::from(Mechanism::Additive),
-            MechanismConfig::Lsh(Lsh {
-                bucket: 2,
-                rounds: 2,
-                seed: 0,
-            }),
-            MechanismConfig::LocalP(LocalP { window: 2 }),
-            MechanismConfig::from(Mechanism::Linear),
-            MechanismConfig::Linear(Linear {
-                features: LinearFeatures::Relu,
-            }),
-            MechanismConfig::Performer(Performer {
-                features: 7,
-                seed: 0,
-                redraw: None,
-            }),
-            Mechanism::Retention.into(),
-        ] {
-            // A total of a few features that are mostly cut off may be near its floor, and
-            // what is divided by it bends within a step: seen as 4e-3.
-            let bends = match mechanism {
-                MechanismConfig::Linear(Linear {
-                    features: LinearFeatures::Relu,
-                }) => 1e-2,
-                // A step moves a place by some hundredths, and what falls with the square of
-                // the distance bends within it: seen as 2e-4.
-                MechanismConfig::LocalP(_) => 1e-3,
-                _ => 1e-4,
-            };
-            for problem in catalogue().into_iter().filter(Problem::is_tiny) {
-                // Powers of squares: those of large numbers are beyond every step.
-                let Some(problem) = problem.given_to(&mechanism, parameters) else {
-                    continue;
-                };
-                if problem.spread > 1.0 {
-                    continue;
-                }
-                let inputs = problem.inputs();
-                let mut answer = solve(&problem, &inputs);
-                let as_keys = answer.d_query_as_key.iter();
-                (answer.d_query.iter_mut().zip(as_keys)).for_each(|(d, more)| *d += more);
-                let [d_query, d_key, d_value, _] = central_differences(&problem, &inputs);
-                for (name, numbers, by_hand, by_difference) in [
-                    ("d_query", &inputs.query, &answer.d_query, &d_query),
-                    ("d_key", &inputs.key, &answer.d_key, &d_key),
-                    ("d_value", &inputs.value, &answer.d_value, &d_value),
-                ] {
-                    let size = by_hand.iter().fold(0.0, |m: f64, x| m.max(x.abs()));
-                    for (at, (a, b)) in by_hand.iter().zip(by_difference).enumerate() {
-                        // A step across zero, where some features have a corner, tells nothing.
-                        if numbers[at].abs() < 2e-3 {
-                            continue;
-                        }
-                        assert!(
-                            (a - b).abs() <= bends * size + 1e-9,
-                            "{mechanism:?} {} {name}[{at}]: {a} by hand, {b} by differences",
-                            problem.name
-                        );
-                    }
-                }
-                checked += 1;
-            }
-        }
-        assert!(checked >= 20, "only {checked} problems were taken");
     }
 }
