@@ -5,15 +5,14 @@ use burn::tensor::{Device, Tensor};
 use libtest_mimic::Failed;
 use zoo_attention::mechanisms::Strided;
 use zoo_attention::{Mechanism, MechanismConfig};
-use zoo_conformance::{Suite, Test};
+use zoo_conformance::{Suite, Test, differs_from_full};
 use zoo_models::{
     ClassifierConfig, ModelError, Norm, Pooling, PositionEncoding, Tokens, token_loss,
 };
-use zoo_oracle::small_for_tests;
+use zoo_oracle::{Mask, small_for_tests};
 
 use crate::drawn::drawn;
-use crate::mechanisms::differs_in_an_encoder;
-use crate::support::{equal, has_parts, ids, numbers, overfits, same};
+use crate::support::{beside, equal, has_parts, numbers, overfits, same};
 
 pub(crate) fn trials(suite: &mut Suite) {
     suite.add_table("classifier/", TESTS);
@@ -67,7 +66,7 @@ fn learns_by_heart(
     pooling: Pooling,
     device: &Device,
 ) -> Result<(), Failed> {
-    differs_in_an_encoder(&mechanism, 9, device)?;
+    differs_from_full(&mechanism, 4, [9; 2], Mask::Full, device)?;
     let model = ClassifierConfig::new(9, 3, 32, 4, 1)
         .with_d_feed_forward(Some(64))
         .with_bias(false)
@@ -101,13 +100,11 @@ fn padding_changes_nothing(
     pooling: Pooling,
     device: &Device,
 ) -> Result<(), Failed> {
-    differs_in_an_encoder(&mechanism, 5, device)?;
+    differs_from_full(&mechanism, 4, [5; 2], Mask::Full, device)?;
     let model = drawn(config(mechanism, pooling).init(device), 3);
-    let short = vec![3, 1, 4, 1, 5];
-    let long = vec![8, 2, 6, 5, 3, 5, 8, 0, 7];
-    let alone = Tokens::new(&[&short], model.limits(), device)?;
-    let padded = [&short[..], &[7, 0, 7, 2]].concat();
-    let both = Tokens::of_tensor(ids(&[long, padded], device), vec![9, 5]);
+    let short = [3, 1, 4, 1, 5];
+    let alone = Tokens::new(&[short], model.limits(), device)?;
+    let both = beside(&short, &[8, 2, 6, 5, 3, 5, 8, 0, 7], &[7, 0, 7, 2], device);
     same(
         model.forward(&both).slice_dim(0, 1..2),
         model.forward(&alone),

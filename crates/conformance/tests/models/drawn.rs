@@ -8,13 +8,13 @@ use burn::tensor::TensorData;
 use zoo_models::weights::Weights;
 use zoo_oracle::normals;
 
+use crate::support::tensors;
+
 /// The model with numbers drawn by the seed where its own were drawn: matrices so that what
 /// goes through stays as large, vectors of tokens and places smaller. What starts as zeros or
 /// ones stays so.
 pub(crate) fn drawn<M: Module>(model: M, seed: u64) -> M {
-    let own = Weights::of(&model);
-    let tensor = |key: &str| {
-        let data = own.get(key).expect("its own key");
+    let tensor = |(key, data): (String, TensorData)| {
         let numbers: Vec<f32> = data.try_to_vec().expect("f32");
         let is_constant = numbers.iter().all(|number| *number == numbers[0]);
         let shape = data.shape().to_vec();
@@ -27,10 +27,10 @@ pub(crate) fn drawn<M: Module>(model: M, seed: u64) -> M {
             true => numbers,
             false => normals(&format!("{seed} {key}"), numbers.len(), size),
         };
-        (key.to_owned(), TensorData::new(numbers, shape))
+        (key, TensorData::new(numbers, shape))
     };
-    let tensors: Vec<_> = own.keys().map(tensor).collect();
-    Weights::of_tensors(tensors)
+    let own = tensors(&Weights::of(&model)).into_iter();
+    Weights::of_tensors(own.map(tensor).collect::<Vec<_>>())
         .apply(model)
         .expect("names and shapes are the model's")
 }

@@ -20,13 +20,6 @@ fn tokens(texts: &[Generated]) -> Vec<Vec<u32>> {
     texts.iter().map(|text| text.tokens.clone()).collect()
 }
 
-fn expect(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), Failed> {
-    match holds {
-        true => Ok(()),
-        false => Err(otherwise().into()),
-    }
-}
-
 fn same_texts(got: &[Generated], want: &[Generated]) -> Result<(), Failed> {
     let is_same = |(got, want): (&Generated, &Generated)| {
         // Logarithms are computed in f32 on the device, a few steps of them.
@@ -37,7 +30,8 @@ fn same_texts(got: &[Generated], want: &[Generated]) -> Result<(), Failed> {
             && is_near(got.score, want.score)
     };
     let same = got.len() == want.len() && got.iter().zip(want).all(is_same);
-    expect(same, || format!("{got:?}, not {want:?}"))
+    assert!(same, "{got:?}, not {want:?}");
+    Ok(())
 }
 
 /// How far counts are from what these shares would give: Pearson's chi-square.
@@ -70,9 +64,11 @@ fn drawn_by(strategy: Strategy, shares: [f64; 5], device: &Device) -> Result<(),
     let counts = counts(strategy, device)?;
     let total: f64 = shares.iter().sum();
     let off = chi_square(&counts, &shares.map(|share| share / total));
-    expect(off < CHI_SQUARE, || {
-        format!("{strategy:?}: {counts:?} for {shares:?} are {off} off")
-    })
+    assert!(
+        off < CHI_SQUARE,
+        "{strategy:?}: {counts:?} for {shares:?} are {off} off"
+    );
+    Ok(())
 }
 
 /// A config of each strategy, with an end.
@@ -128,7 +124,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
             // And they would have come.
             let all = toy.texts(&prompts, &config)?.concat();
             let comes = all.iter().flat_map(|text| &text.tokens).any(|id| *id > 3);
-            expect(comes, || format!("{config:?}: {all:?}"))?;
+            assert!(comes, "{config:?}: {all:?}");
         }
         Ok(())
     }),
@@ -151,9 +147,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
             }
             let scores: Vec<f64> = found.iter().map(|text| text.score).collect();
             let is_fine = found.len() == 2 && scores[0] >= scores[1] && scores[0] >= last;
-            expect(is_fine, || {
-                format!("{beams} beams: {scores:?} after {last}")
-            })?;
+            assert!(is_fine, "{beams} beams: {scores:?} after {last}");
             last = scores[0];
         }
         Ok(())
@@ -175,7 +169,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
                 for token in &greedy.tokens {
                     let logs = toy.logs(&text);
                     let best = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                    expect(logs[*token as usize] == best, || format!("{greedy:?}"))?;
+                    assert!(logs[*token as usize] == best, "{greedy:?}");
                     text.push(*token);
                 }
             }
@@ -187,7 +181,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         let config = GenerateConfig::default().with_max_length(2);
         for config in [config.clone(), config.with_no_repeat_ngram(Some(9))] {
             let got = tokens(&toy.best(&[&[1]], &config)?);
-            expect(got == [[2, 2]], || format!("{got:?}"))?;
+            assert!(got == [[2, 2]], "{got:?}");
         }
         Ok(())
     }),
@@ -221,9 +215,9 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
                 .iter()
                 .zip(shares)
                 .all(|(count, share)| (*count > 0) == (share > 0.0));
-            expect(is_same, || format!("{strategy:?}: {drawn:?}"))?;
+            assert!(is_same, "{strategy:?}: {drawn:?}");
             let off = chi_square(&drawn, &shares.map(|share| share / total));
-            expect(off < CHI_SQUARE, || format!("{strategy:?}: {drawn:?}"))?;
+            assert!(off < CHI_SQUARE, "{strategy:?}: {drawn:?}");
         }
         Ok(())
     }),
@@ -232,7 +226,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         let prompts: [&[u32]; 2] = [&[1, 2], &[3]];
         let free = GenerateConfig::default().with_max_length(12);
         let got = &toy.best(&prompts, &free)?[0].tokens;
-        expect(has_repeated(got, 2), || format!("{got:?} does not stammer"))?;
+        assert!(has_repeated(got, 2), "{got:?} does not stammer");
         for strategy in [free.strategy, Strategy::sample(0.7), Strategy::beam(3)] {
             for size in [1, 2, 3] {
                 let config = GenerateConfig::new(strategy)
@@ -240,13 +234,13 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
                     .with_no_repeat_ngram(Some(size));
                 for (prompt, made) in prompts.iter().zip(toy.best(&prompts, &config)?) {
                     let text = [prompt, made.tokens.as_slice()].concat();
-                    expect(!has_repeated(&text, size), || format!("{size}: {text:?}"))?;
+                    assert!(!has_repeated(&text, size), "{size}: {text:?}");
                     // Five tokens are soon used up, pairs of them later.
                     let stop = match size {
                         1 => Stop::NoChoice,
                         _ => Stop::Length,
                     };
-                    expect(made.stop == stop, || format!("{size}: {made:?}"))?;
+                    assert!(made.stop == stop, "{size}: {made:?}");
                 }
             }
         }
@@ -268,15 +262,15 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
                     _ => Stop::End,
                 };
                 let is_fine = made.tokens.len() == least && made.stop == stop;
-                expect(is_fine, || format!("{config:?}: {made:?}"))?;
+                assert!(is_fine, "{config:?}: {made:?}");
             }
         }
         // And without an end there is none: the token is one like the others.
         let endless = GenerateConfig::default().with_max_length(3);
         let made = toy.best(&[&[1]], &endless)?.remove(0);
-        expect(made.tokens == [END; 3] && made.stop == Stop::Length, || {
-            format!("{made:?}")
-        })
+        let is_endless = made.tokens == [END; 3] && made.stop == Stop::Length;
+        assert!(is_endless, "{made:?}");
+        Ok(())
     }),
     ("a-model-without-more-positions-stops", |device| {
         let endless = |text: &[u32], token| scattered(text, token) - 99.0 * f64::from(token == END);
@@ -286,7 +280,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
             let made = toy.best(&[&[1, 2, 3], &[1; 5]], &config)?;
             let lengths: Vec<usize> = made.iter().map(|made| made.tokens.len()).collect();
             let is_fine = lengths == [3, 1] && made.iter().all(|made| made.stop == Stop::Length);
-            expect(is_fine, || format!("{config:?}: {made:?}"))?;
+            assert!(is_fine, "{config:?}: {made:?}");
         }
         Ok(())
     }),
@@ -297,13 +291,10 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         let draw = |seed| toy.best(&prompts, &config.clone().with_seed(seed));
         let (one, again, other) = (draw(1)?, draw(1)?, draw(2)?);
         same_texts(&one, &again)?;
-        expect(tokens(&one) != tokens(&other), || {
-            "seeds change nothing".to_owned()
-        })?;
+        assert!(tokens(&one) != tokens(&other), "seeds change nothing");
         // Rows with the same prompt have a stream each.
-        expect(one[0].tokens != one[1].tokens, || {
-            "rows are alike".to_owned()
-        })
+        assert!(one[0].tokens != one[1].tokens, "rows are alike");
+        Ok(())
     }),
     ("rows-know-nothing-of-each-other", |device| {
         let toy = Toy::new(5, scattered, device);
@@ -331,16 +322,17 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
             let toy = Toy::new(5, countdown, device);
             let made = toy.best(&prompts, &config.with_end(Some(END)))?;
             let expected: [&[u32]; 4] = [&[1], &[3, 2, 1], &[], &[3, 2, 1]];
-            expect(tokens(&made) == expected, || format!("{made:?}"))?;
+            assert!(tokens(&made) == expected, "{made:?}");
             let counted = toy.rows.take();
-            expect(counted == rows, || format!("{counted:?}, not {rows:?}"))?;
+            assert!(counted == rows, "{counted:?}, not {rows:?}");
         }
         // A beam of three holds three rows at most, and one for a prompt.
         let toy = Toy::new(5, scattered, device);
         let config = beam(3, 0.0, 1).with_max_length(4);
         toy.best(&[&[1], &[2, 3]], &config)?;
         let counted = toy.rows.take();
-        expect(counted == [2, 4, 6, 6, 3], || format!("{counted:?}"))
+        assert!(counted == [2, 4, 6, 6, 3], "{counted:?}");
+        Ok(())
     }),
     ("tokens-are-told-as-they-come", |device| {
         let toy = Toy::new(5, scattered, device);
@@ -353,7 +345,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
             });
             let made = made.map_err(|error| error.to_string())?;
             let best: Vec<_> = made.iter().map(|texts| texts[0].tokens.clone()).collect();
-            expect(told == best, || format!("{told:?}, not {best:?}"))?;
+            assert!(told == best, "{told:?}, not {best:?}");
         }
         Ok(())
     }),
@@ -385,8 +377,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
             "end must be below the 4 tokens there are, got 4",
         )?;
         let none = toy.texts(&[], &config())?;
-        expect(none.is_empty() && toy.rows.take().is_empty(), || {
-            format!("{none:?}")
-        })
+        assert!(none.is_empty() && toy.rows.take().is_empty(), "{none:?}");
+        Ok(())
     }),
 ];

@@ -1,7 +1,7 @@
 //! Models with PyTorch's weights give what PyTorch gave: `golden/models.py` wrote down what
 //! that is.
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, Tensor, TensorData};
 use libtest_mimic::Failed;
 use zoo_conformance::{Golden, Suite, numbers};
 use zoo_models::weights::{Weights, WeightsError, import};
@@ -9,6 +9,8 @@ use zoo_models::{
     Activation, Documents, GptConfig, HanConfig, Norm, PositionEncoding, Tokens, TransformerConfig,
     Tying,
 };
+
+use crate::support::tensors;
 
 /// How far a number may be off: logits are of the size of 1 to 10, and `f32` holds seven digits.
 const NEAR: f64 = 1e-4;
@@ -73,10 +75,6 @@ fn rows(golden: &Golden, name: &str, lengths: Option<&[i64]>) -> Vec<Vec<u32>> {
     ids.chunks(seq).enumerate().map(row).collect()
 }
 
-fn same_logits<const D: usize>(golden: &Golden, got: Tensor<D>) -> Result<(), Failed> {
-    same(golden, "logits", got)
-}
-
 fn same<const D: usize>(golden: &Golden, name: &str, got: Tensor<D>) -> Result<(), Failed> {
     let expected = golden.numbers(name);
     let got = numbers(got);
@@ -102,15 +100,15 @@ fn transformer_tied(golden: &Golden, device: &Device) -> Result<(), Failed> {
     let all = weights(golden);
     let target = all.get("target_embedding.weight").expect("its own key");
     let with = |same: &[&str]| {
-        let keys = all.keys().filter(|key| *key != "output.bias");
-        let tensor = |key: &str| {
-            let data = match same.contains(&key) {
-                true => target,
-                false => all.get(key).expect("its own key"),
-            };
-            (key.to_owned(), data.clone())
-        };
-        Weights::of_tensors(keys.map(tensor).collect::<Vec<_>>())
+        let mut tensors = tensors(&all);
+        tensors.retain(|(key, _)| key != "output.bias");
+        for (_, data) in tensors
+            .iter_mut()
+            .filter(|(key, _)| same.contains(&key.as_str()))
+        {
+            *data = target.clone();
+        }
+        Weights::of_tensors(tensors)
     };
     let everywhere = ["source_embedding.weight", "output.weight"];
     for (tying, same, source) in [
@@ -146,7 +144,7 @@ fn transformer(
     let source = Tokens::new(&source, model.source_limits(), device)?;
     let target = rows(golden, "target", None);
     let target = Tokens::new(&target, model.target_limits(), device)?;
-    same_logits(golden, model.forward(&source, &target))
+    same(golden, "logits", model.forward(&source, &target))
 }
 
 fn han(golden: &Golden, device: &Device) -> Result<(), Failed> {
@@ -180,7 +178,7 @@ fn small_gpt2() -> GptConfig {
 fn gpt2_gives(golden: &Golden, weights: Weights, device: &Device) -> Result<(), Failed> {
     let model = import::gpt2(weights)?.apply(small_gpt2().init(device))?;
     let tokens = Tokens::new(&rows(golden, "tokens", None), model.limits(), device)?;
-    same_logits(golden, model.forward(&tokens))
+    same(golden, "logits", model.forward(&tokens))
 }
 
 fn gpt2(golden: &Golden, device: &Device) -> Result<(), Failed> {
@@ -192,22 +190,11 @@ fn gpt2(golden: &Golden, device: &Device) -> Result<(), Failed> {
 fn gpt2_as_linear(golden: &Golden, device: &Device) -> Result<(), Failed> {
     let published = weights(golden);
     let is_matrix = |key: &str| key.contains(".c_") && key.ends_with(".weight");
-    let mut tensors: Vec<_> = published
-        .keys()
-        .map(|key| {
-            let data = published.get(key).expect("its own key").clone();
-            let data = match is_matrix(key) {
-                true => {
-                    let shape = data.shape().to_vec();
-                    let matrix = Tensor::<1>::from_data(
-                        burn::tensor::TensorData::new(
-                            data.try_to_vec::<f32>().expect("f32"),
-                            [shape.iter().product::<usize>()],
-                        ),
-                        device,
-                    );
-                    matrix.reshape([shape[0], shape[1]]).transpose().into_data()
-                }
+    let mut tensors: Vec<_> = tensors(&published)
+        .into_iter()
+        .map(|(key, data)| {
+            let data = match is_matrix(&key) {
+                true => Tensor::<2>::from_data(data, device).transpose().into_data(),
                 false => data,
             };
             (format!("transformer.{key}"), data)
@@ -215,7 +202,7 @@ fn gpt2_as_linear(golden: &Golden, device: &Device) -> Result<(), Failed> {
         .collect();
     let embedding = published.get("wte.weight").expect("its own key").clone();
     tensors.push(("lm_head.weight".to_owned(), embedding));
-    let mask = burn::tensor::TensorData::new(vec![1.0_f32; 4], [1, 1, 2, 2]);
+    let mask = TensorData::ones::<f32, _>([1, 1, 2, 2]);
     tensors.push(("transformer.h.0.attn.bias".to_owned(), mask));
     gpt2_gives(golden, Weights::of_tensors(tensors), device)
 }
@@ -261,9 +248,9 @@ fn gpt2_damaged(_: &Golden, device: &Device) -> Result<(), Failed> {
 fn gpt2_wrong(golden: &Golden, device: &Device) -> Result<(), Failed> {
     let whole = weights(golden);
     let without = |missing: &str| {
-        let keys = whole.keys().filter(|key| *key != missing);
-        let tensor = |key: &str| (key.to_owned(), whole.get(key).expect("its own").clone());
-        Weights::of_tensors(keys.map(tensor).collect::<Vec<_>>())
+        let mut tensors = tensors(&whole);
+        tensors.retain(|(key, _)| key != missing);
+        Weights::of_tensors(tensors)
     };
     let message = |result: Result<Weights, WeightsError>| {
         let model = small_gpt2().init(device);

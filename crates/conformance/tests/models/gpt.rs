@@ -5,15 +5,16 @@ use burn::tensor::{Device, Tensor, TensorData, activation};
 use libtest_mimic::Failed;
 use zoo_attention::mechanisms::Performer;
 use zoo_attention::{Mechanism, MechanismConfig};
-use zoo_conformance::{Suite, Test};
+use zoo_conformance::{Suite, Test, differs_from_full};
 use zoo_models::{
     Activation, Generative, Gpt, GptConfig, ModelError, PositionEncoding, Tokens, token_loss,
 };
-use zoo_oracle::small_for_tests;
+use zoo_oracle::{Mask, small_for_tests};
 
 use crate::drawn::drawn;
-use crate::mechanisms::differs_in_a_decoder;
-use crate::support::{equal, has_parts, ids, is_refused, numbers, overfits, same, steps_agree};
+use crate::support::{
+    beside, equal, has_parts, ids, is_refused, numbers, overfits, same, steps_agree,
+};
 
 pub(crate) fn trials(suite: &mut Suite) {
     suite.add_table("gpt/", TESTS);
@@ -46,8 +47,9 @@ const LEARNING: [(Mechanism, PositionEncoding); 3] = [
     (Mechanism::SlidingWindow, PositionEncoding::Alibi),
 ];
 
-const STEPPING: [(Mechanism, PositionEncoding); 5] = [
+const STEPPING: [(Mechanism, PositionEncoding); 6] = [
     (Mechanism::Flash, LEARNED),
+    (Mechanism::GroupedQuery, ROTARY),
     (Mechanism::Linear, PositionEncoding::Sinusoidal),
     (Mechanism::Retention, ROTARY),
     (Mechanism::SlidingWindow, PositionEncoding::None),
@@ -85,7 +87,7 @@ fn learns_by_heart(
     positions: PositionEncoding,
     device: &Device,
 ) -> Result<(), Failed> {
-    differs_in_a_decoder(&mechanism, 4, device)?;
+    differs_from_full(&mechanism, 4, [4; 2], Mask::Causal, device)?;
     // Few parameters: a step of the optimizer is several kernels for each.
     let model = GptConfig::new(11, 32, 2, 1)
         .with_d_feed_forward(Some(64))
@@ -109,27 +111,25 @@ fn steps(
     positions: PositionEncoding,
     device: &Device,
 ) -> Result<(), Failed> {
-    differs_in_a_decoder(&mechanism, 7, device)?;
+    differs_from_full(&mechanism, 4, [7; 2], Mask::Causal, device)?;
     let model = model(&config(mechanism, positions), device);
     let rows = [
         vec![0, 5, 3, 3, 9, 1, 7],
         vec![1, 5, 4, 10, 2, 2, 0],
         vec![2, 8, 8, 6, 3, 10, 4],
     ];
-    let tokens = Tokens::new(&rows, model.limits(), device)?;
-    let at_once = model.forward(&tokens); // [3, 7, 11]
-    steps_agree(&model, &rows, &at_once, |rows| Ok(model.start(rows.len())?))
+    let forward = |_: &[usize], tokens: &Tokens| model.forward(tokens);
+    let start = |rows: &[usize]| Ok(model.start(rows.len())?);
+    steps_agree(&model, model.limits(), &rows, forward, start)
 }
 
 /// A row beside a longer one, whatever is behind its end, is what it is alone.
 fn padding_changes_nothing(mechanism: MechanismConfig, device: &Device) -> Result<(), Failed> {
-    differs_in_a_decoder(&mechanism, 5, device)?;
+    differs_from_full(&mechanism, 4, [5; 2], Mask::Causal, device)?;
     let model = model(&config(mechanism, LEARNED), device);
-    let (short, long) = (vec![3, 1, 4, 1, 5], vec![9, 2, 6, 5, 3, 5, 8, 9, 7, 10, 3]);
-    let alone = Tokens::new(&[&short], model.limits(), device)?;
-    let padded: Vec<u32> = short.iter().chain(&[10, 0, 7, 7, 2, 6]).copied().collect();
-    let both = Tokens::of_tensor(ids(&[long, padded], device), vec![11, 5]);
-    let both = model.forward(&both);
+    let (short, long) = ([3, 1, 4, 1, 5], [9, 2, 6, 5, 3, 5, 8, 9, 7, 10, 3]);
+    let alone = Tokens::new(&[short], model.limits(), device)?;
+    let both = model.forward(&beside(&short, &long, &[10, 0, 7, 7, 2, 6], device));
     let of_short = both.slice_dim(0, 1..2).slice_dim(1, 0..5);
     same(of_short, model.forward(&alone))
 }

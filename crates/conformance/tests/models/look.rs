@@ -5,16 +5,15 @@ use burn::nn::LayerNorm;
 use burn::tensor::{Device, Tensor};
 use libtest_mimic::Failed;
 use zoo_attention::{Mechanism, MechanismConfig, MultiHeadAttention};
-use zoo_conformance::{Suite, Test};
+use zoo_conformance::{Suite, Test, differs_from_full};
 use zoo_models::blocks::FeedForward;
 use zoo_models::{
     ClassifierConfig, GptConfig, ModelError, Pooling, PositionEncoding, Tokens, TransformerConfig,
     Tying,
 };
-use zoo_oracle::{Precision, small_for_tests};
+use zoo_oracle::{Mask, Precision, small_for_tests};
 
 use crate::drawn::drawn;
-use crate::mechanisms::{differs_in_a_decoder, differs_in_an_encoder};
 use crate::support::{equal, is_refused, numbers, same};
 
 pub(crate) fn trials(suite: &mut Suite) {
@@ -74,7 +73,7 @@ fn rows() -> [Vec<u32>; 2] {
 }
 
 fn a_gpt_looks_there(mechanism: MechanismConfig, device: &Device) -> Result<(), Failed> {
-    differs_in_a_decoder(&mechanism, 9, device)?;
+    differs_from_full(&mechanism, 4, [9; 2], Mask::Causal, device)?;
     let config = GptConfig::new(11, 16, 4, 2)
         .with_d_feed_forward(Some(24))
         .with_dropout(0.0)
@@ -121,8 +120,8 @@ fn a_transformer_looks_there(mechanism: MechanismConfig, device: &Device) -> Res
         }
         cross = MechanismConfig::from(Mechanism::Flash);
     }
-    differs_in_an_encoder(&encoder, 9, device)?;
-    differs_in_a_decoder(&mechanism, 9, device)?;
+    differs_from_full(&encoder, 4, [9; 2], Mask::Full, device)?;
+    differs_from_full(&mechanism, 4, [9; 2], Mask::Causal, device)?;
     let model = drawn(config(&encoder, &cross).try_init(device)?, 3);
     let source = Tokens::new(&rows(), model.source_limits(), device)?;
     let targets = [

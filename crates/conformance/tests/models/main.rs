@@ -1,7 +1,6 @@
 //! Models and recurrent layers on the device that `ZOO_BACKEND` names (default: flex). A
 //! device that cannot be opened fails the run.
 
-mod cached;
 mod classifier;
 mod damaged;
 mod drawn;
@@ -13,12 +12,12 @@ mod gpt;
 mod half;
 mod han;
 mod look;
-mod mechanisms;
 mod recurrent;
 mod seq2seq;
 mod support;
 mod toy;
 mod transformer;
+mod uncached;
 mod weights;
 
 use std::process::ExitCode;
@@ -43,7 +42,6 @@ fn trials(opened: &Opened) -> Vec<Trial> {
     classifier::trials(&mut suite);
     suite.add_table("encoder/", encoder::TESTS);
     seq2seq::trials(&mut suite);
-    cached::trials(&mut suite);
     suite.add_table("generate/", generate::TESTS);
     weights::trials(&mut suite);
     suite.trials.extend(damaged::trials());

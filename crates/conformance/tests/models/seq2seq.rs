@@ -101,11 +101,14 @@ fn steps_are_what_all_at_once_are(model: &Seq2Seq) -> Result<(), Failed> {
         vec![0, 7, 1, 1, 3, 8, 2],
         vec![5, 8, 8, 3, 6, 1, 4],
     ];
-    let at_once = model.forward(&source(model, &sources)?, &target(model, &rows)?, 1.0, 0);
-    steps_agree(model, &rows, &at_once.logits, |rows| {
+    let source = |rows: &[usize]| {
         let rows: Vec<Vec<u32>> = rows.iter().map(|row| sources[*row].clone()).collect();
-        Ok(model.start(&source(model, &rows)?))
-    })
+        source(model, &rows).expect("rows of the vocabulary")
+    };
+    let forward =
+        |rows: &[usize], target: &Tokens| model.forward(&source(rows), target, 1.0, 0).logits;
+    let start = |rows: &[usize]| Ok(model.start(&source(rows)));
+    steps_agree(model, model.target_limits(), &rows, forward, start)
 }
 
 /// A row beside longer ones is what it is alone, and looks at nothing behind its end.

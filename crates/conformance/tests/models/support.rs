@@ -4,11 +4,13 @@ use burn::module::Module;
 use burn::optim::{AdamConfig, GradientsParams};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use libtest_mimic::Failed;
-use zoo_models::Generative;
+use zoo_models::weights::Weights;
+use zoo_models::{Generative, Limits, Tokens};
 
 pub(crate) use zoo_conformance::{is_refused_with as is_refused, numbers, same};
 
 use crate::drawn::drawn;
+use crate::uncached::same_texts;
 
 /// Whether a model learns a few examples by heart: their loss falls below a fiftieth of a nat.
 pub(crate) fn overfits<M: Module>(model: M, loss: impl Fn(&M) -> Tensor<1>) -> Result<(), Failed> {
@@ -51,6 +53,21 @@ pub(crate) fn has_parts<const N: usize>(text: String, parts: [&str; N]) -> Resul
     }
 }
 
+/// The tensors of these weights with their names.
+pub(crate) fn tensors(weights: &Weights) -> Vec<(String, TensorData)> {
+    let tensor = |key: &str| {
+        let data = weights.get(key).expect("its own key").clone();
+        (key.to_owned(), data)
+    };
+    weights.keys().map(tensor).collect()
+}
+
+/// A row of tokens beside a longer one, with these behind its end.
+pub(crate) fn beside(row: &[u32], longer: &[u32], behind: &[u32], device: &Device) -> Tokens {
+    let rows = [longer.to_vec(), [row, behind].concat()];
+    Tokens::of_tensor(ids(&rows, device), vec![longer.len(), row.len()])
+}
+
 /// Rows of tokens of one length as a tensor.
 pub(crate) fn ids(rows: &[Vec<u32>], device: &Device) -> Tensor<2, Int> {
     let numbers: Vec<i64> = rows.concat().into_iter().map(i64::from).collect();
@@ -62,11 +79,13 @@ pub(crate) fn ids(rows: &[Vec<u32>], device: &Device) -> Tensor<2, Int> {
 
 /// Checks that a model gives token by token, and several at a time, what it gives for all at
 /// once, `[rows, seq, vocabulary]`; and that rows of a state that were chosen go on as if the
-/// others had never been there. `start` begins with the sources of these rows.
+/// others had never been there. Texts that are generated with a state are those without one.
+/// `forward` and `start` are given the numbers of the rows whose sources they begin with.
 pub(crate) fn steps_agree<M: Generative>(
     model: &M,
+    limits: Limits,
     rows: &[Vec<u32>],
-    at_once: &Tensor<3>,
+    forward: impl Fn(&[usize], &Tokens) -> Tensor<3>,
     start: impl Fn(&[usize]) -> Result<M::State, Failed>,
 ) -> Result<(), Failed> {
     let device = &model.device();
@@ -75,6 +94,7 @@ pub(crate) fn steps_agree<M: Generative>(
         ids(&rows.collect::<Vec<_>>(), device)
     };
     let all: Vec<usize> = (0..rows.len()).collect();
+    let at_once = forward(&all, &Tokens::new(rows, limits, device)?);
     for parts in [vec![1; 7], vec![3, 1, 2, 1]] {
         let mut state = start(&all)?;
         let mut first = 0;
@@ -98,5 +118,5 @@ pub(crate) fn steps_agree<M: Generative>(
         let [got, want] = [&mut chosen, &mut alone].map(|state| model.advance(next(), state));
         same(got, want)?;
     }
-    Ok(())
+    same_texts(model, limits, forward, start)
 }

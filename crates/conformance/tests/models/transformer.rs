@@ -5,15 +5,14 @@ use burn::tensor::Device;
 use libtest_mimic::Failed;
 use zoo_attention::mechanisms::{Fixed, LocalP, Strided};
 use zoo_attention::{Mechanism, MechanismConfig};
-use zoo_conformance::{Suite, Test};
+use zoo_conformance::{Suite, Test, differs_from_full};
 use zoo_models::{
     Activation, ModelError, Norm, PositionEncoding, Tokens, TransformerConfig, Tying, token_loss,
 };
-use zoo_oracle::small_for_tests;
+use zoo_oracle::{Mask, small_for_tests};
 
 use crate::drawn::drawn;
-use crate::mechanisms::{differs_in_a_decoder, differs_in_an_encoder};
-use crate::support::{equal, has_parts, ids, is_refused, numbers, overfits, same, steps_agree};
+use crate::support::{beside, equal, has_parts, is_refused, numbers, overfits, same, steps_agree};
 
 pub(crate) fn trials(suite: &mut Suite) {
     suite.add_table("transformer/", TESTS);
@@ -122,8 +121,8 @@ fn learns_by_heart(attentions: Attentions, index: usize, device: &Device) -> Res
     let activation = [Activation::Relu, Activation::Swiglu, Activation::Gelu][index];
     let tying = [Tying::Decoder, Tying::None, Tying::All][index];
     let mechanisms = attentions.map(small_for_tests);
-    differs_in_an_encoder(&mechanisms[0], 6, device)?;
-    differs_in_a_decoder(&mechanisms[1], 3, device)?;
+    differs_from_full(&mechanisms[0], 4, [6; 2], Mask::Full, device)?;
+    differs_from_full(&mechanisms[1], 4, [3; 2], Mask::Causal, device)?;
     let model = one_vocabulary(mechanisms)
         .with_d_model(32)
         .with_d_feed_forward(Some(64))
@@ -146,15 +145,6 @@ fn learns_by_heart(attentions: Attentions, index: usize, device: &Device) -> Res
     })
 }
 
-/// Targets that are all as long, and longer than a source.
-fn targets() -> [Vec<u32>; 3] {
-    [
-        vec![0, 5, 3, 3, 9, 1, 7],
-        vec![1, 5, 4, 10, 2, 2, 0],
-        vec![2, 8, 8, 6, 3, 10, 4],
-    ]
-}
-
 /// Token by token, and several at a time, gives what all at once give.
 fn steps(
     attentions: Attentions,
@@ -163,21 +153,26 @@ fn steps(
     device: &Device,
 ) -> Result<(), Failed> {
     let mechanisms = attentions.map(small_for_tests);
-    differs_in_an_encoder(&mechanisms[0], 6, device)?;
-    differs_in_a_decoder(&mechanisms[1], 7, device)?;
+    differs_from_full(&mechanisms[0], 4, [6; 2], Mask::Full, device)?;
+    differs_from_full(&mechanisms[1], 4, [7; 2], Mask::Causal, device)?;
     let model = config(mechanisms)
         .with_norm(norm)
         .with_positions(positions)
         .init(device);
     let model = drawn(model, 11);
-    let source = Tokens::new(&sources(), model.source_limits(), device)?;
-    let target = Tokens::new(&targets(), model.target_limits(), device)?;
-    let at_once = model.forward(&source, &target); // [3, 7, 11]
-    steps_agree(&model, &targets(), &at_once, |rows| {
+    let source = |rows: &[usize]| {
         let rows: Vec<Vec<u32>> = rows.iter().map(|row| sources()[*row].clone()).collect();
-        let source = Tokens::new(&rows, model.source_limits(), device)?;
-        Ok(model.start(&source)?)
-    })
+        Tokens::new(&rows, model.source_limits(), device).expect("rows of the vocabulary")
+    };
+    let forward = |rows: &[usize], target: &Tokens| model.forward(&source(rows), target);
+    let start = |rows: &[usize]| Ok(model.start(&source(rows))?);
+    // All as long, and longer than a source.
+    let targets = [
+        vec![0, 5, 3, 3, 9, 1, 7],
+        vec![1, 5, 4, 10, 2, 2, 0],
+        vec![2, 8, 8, 6, 3, 10, 4],
+    ];
+    steps_agree(&model, model.target_limits(), &targets, forward, start)
 }
 
 /// A pair beside a longer one, whatever is behind its ends, is what it is alone. The
@@ -192,25 +187,31 @@ fn padding_changes_nothing(mechanism: MechanismConfig, device: &Device) -> Resul
         }
         config = config.with_cross_attention(MechanismConfig::from(Mechanism::Flash));
     }
-    differs_in_an_encoder(&config.spec.encoder_attention, 9, device)?;
-    differs_in_a_decoder(&config.spec.decoder_attention, 9, device)?;
+    differs_from_full(
+        &config.spec.encoder_attention,
+        4,
+        [9; 2],
+        Mask::Full,
+        device,
+    )?;
+    differs_from_full(
+        &config.spec.decoder_attention,
+        4,
+        [9; 2],
+        Mask::Causal,
+        device,
+    )?;
     let model = drawn(config.try_init(device)?, 3);
-    let source = vec![3, 1, 4, 1, 5, 0, 2, 6, 5];
-    let target = vec![2, 7, 1, 8, 2, 8, 1, 0, 4];
+    let source = [3, 1, 4, 1, 5, 0, 2, 6, 5];
+    let target = [2, 7, 1, 8, 2, 8, 1, 0, 4];
     let alone = model.forward(
-        &Tokens::new(&[&source], model.source_limits(), device)?,
-        &Tokens::new(&[&target], model.target_limits(), device)?,
+        &Tokens::new(&[source], model.source_limits(), device)?,
+        &Tokens::new(&[target], model.target_limits(), device)?,
     );
-    let beside = |row: &[u32], longer: Vec<u32>, rest: &[u32]| {
-        let padded = [row, rest].concat();
-        Tokens::of_tensor(
-            ids(&[longer.clone(), padded], device),
-            vec![longer.len(), row.len()],
-        )
-    };
-    let longer = vec![8, 7, 6, 5, 4, 3, 2, 1, 0, 3, 3, 5, 1];
-    let sources = beside(&source, longer, &[7, 7, 8, 1]);
-    let targets = beside(&target, vec![9, 9, 8, 2, 4, 5, 1, 6, 10, 0, 7], &[10, 3]);
+    let longer = [8, 7, 6, 5, 4, 3, 2, 1, 0, 3, 3, 5, 1];
+    let sources = beside(&source, &longer, &[7, 7, 8, 1], device);
+    let longer = [9, 9, 8, 2, 4, 5, 1, 6, 10, 0, 7];
+    let targets = beside(&target, &longer, &[10, 3], device);
     let both = model.forward(&sources, &targets);
     same(both.slice_dim(0, 1..2).slice_dim(1, 0..9), alone)
 }

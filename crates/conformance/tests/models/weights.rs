@@ -13,6 +13,8 @@ use zoo_attention::{MultiHeadAttention, MultiHeadAttentionConfig};
 use zoo_conformance::Suite;
 use zoo_models::weights::{Weights, WeightsError};
 
+use crate::support::tensors;
+
 type Test = fn(&Device, &Path) -> Result<(), Failed>;
 
 const TESTS: [(&str, Test); 9] = [
@@ -67,17 +69,9 @@ fn two(device: &Device) -> Two {
 }
 
 fn numbers(model: &Two) -> Vec<(String, Vec<f32>)> {
-    let weights = Weights::of(model);
-    let data = |key: &str| {
-        weights
-            .get(key)
-            .expect("its own key")
-            .try_to_vec()
-            .expect("f32")
-    };
-    weights
-        .keys()
-        .map(|key| (key.to_owned(), data(key)))
+    tensors(&Weights::of(model))
+        .into_iter()
+        .map(|(key, data)| (key, data.try_to_vec().expect("f32")))
         .collect()
 }
 
@@ -138,46 +132,34 @@ fn is_named(device: &Device, _: &Path) -> Result<(), Failed> {
     let model = || two(device);
     /// What becomes of a key: its name, and another shape perhaps; or it is gone.
     type Change = fn(&str) -> Option<(String, Option<Vec<usize>>)>;
-    let tensors = |change: Change| {
-        let all = Weights::of(&model());
-        let tensor = |key: &str| {
-            let (name, shape) = change(key)?;
-            let data = all.get(key).expect("its own key").clone();
-            let data = match shape {
-                Some(shape) => {
-                    let count = shape.iter().product();
-                    TensorData::new(vec![0.0_f32; count], shape)
-                }
-                None => data,
-            };
-            Some((name, data))
+    let changed = |change: Change| {
+        let all = tensors(&Weights::of(&model())).into_iter();
+        let tensor = |(key, data): (String, TensorData)| {
+            let (name, shape) = change(&key)?;
+            let zeros = |shape: Vec<usize>| TensorData::zeros::<f32, _>(shape);
+            Some((name, shape.map_or(data, zeros)))
         };
-        Weights::of_tensors(all.keys().filter_map(tensor).collect::<Vec<_>>())
+        Weights::of_tensors(all.filter_map(tensor).collect::<Vec<_>>())
     };
-    let same = |key: &str| Some((key.to_owned(), None));
 
-    let missing = tensors(|key| (key != "first.bias").then(|| (key.to_owned(), None)));
+    let missing = changed(|key| (key != "first.bias").then(|| (key.to_owned(), None)));
     refused(missing.apply(model()), "key first.bias is missing")?;
-    let misspelt = tensors(|key| Some((key.replace("first.bias", "frist.bias"), None)));
+    let misspelt = changed(|key| Some((key.replace("first.bias", "frist.bias"), None)));
     refused(
         misspelt.apply(model()),
         "key first.bias is missing: is it frist.bias?",
     )?;
-    let turned = tensors(|key| {
+    let turned = changed(|key| {
         let shape = (key == "first.weight").then(|| vec![4, 3]);
         Some((key.to_owned(), shape))
     });
     let message = "key first.weight must be [3, 4], got [4, 3]";
     refused(turned.apply(model()), message)?;
-    let mut more: Vec<_> = {
-        let all = Weights::of(&model());
-        let tensor = |key: &str| (key.to_owned(), all.get(key).expect("its own key").clone());
-        all.keys().map(tensor).collect()
-    };
+    let mut more = tensors(&Weights::of(&model()));
     more.push(("third.bias".to_owned(), TensorData::new(vec![0.0_f32], [1])));
     let more = Weights::of_tensors(more);
     refused(more.apply(model()), "the model has no third.bias")?;
-    let whole = tensors(same);
+    let whole = changed(|key| Some((key.to_owned(), None)));
     assert!(whole.apply(model()).is_ok(), "nothing is wrong with these");
     Ok(())
 }
@@ -236,22 +218,18 @@ fn is_converted(device: &Device, _: &Path) -> Result<(), Failed> {
     use burn::tensor::DType;
 
     let model = two(device);
-    let weights = Weights::of(&model);
-    let tensor = |key: &str| {
-        let data = weights.get(key).expect("its own key").clone();
-        (key.to_owned(), data.convert_dtype(DType::F64))
+    let converted = |change: fn(TensorData) -> TensorData| {
+        let all = tensors(&Weights::of(&model)).into_iter();
+        let all: Vec<_> = all.map(|(key, data)| (key, change(data))).collect();
+        Weights::of_tensors(all).apply(two(device))
     };
-    let wider = Weights::of_tensors(weights.keys().map(tensor).collect::<Vec<_>>());
-    let read = wider.apply(two(device))?;
+    let read = converted(|data| data.convert_dtype(DType::F64))?;
     assert_eq!(numbers(&read), numbers(&model));
-
-    let truths = |key: &str| {
-        let shape = weights.get(key).expect("its own key").shape().to_vec();
-        let count = shape.iter().product();
-        (key.to_owned(), TensorData::new(vec![true; count], shape))
+    let truths = |data: TensorData| {
+        let shape = data.shape().to_vec();
+        TensorData::new(vec![true; shape.iter().product()], shape)
     };
-    let truths = Weights::of_tensors(weights.keys().map(truths).collect::<Vec<_>>());
-    refused(truths.apply(two(device)), "must hold F32, got Bool")
+    refused(converted(truths), "must hold F32, got Bool")
 }
 
 #[derive(Module, Debug)]
