@@ -257,37 +257,33 @@ fn listed(labels: &[String]) -> String {
 impl DataError {
     /// `field` must be at least `least`, and is `got`.
     pub(crate) fn at_least(field: &'static str, least: usize, got: usize) -> Result<(), Self> {
-        if got >= least {
-            return Ok(());
-        }
-        Err(Self::Range {
-            field,
-            allowed: format!("at least {least}"),
-            got: got.to_string(),
-        })
+        Self::range(got >= least, field, format!("at least {least}"), got)
     }
 
     /// `field` must be at most `most`, and is `got`.
     pub(crate) fn at_most(field: &'static str, most: usize, got: usize) -> Result<(), Self> {
-        if got <= most {
-            return Ok(());
-        }
-        Err(Self::Range {
-            field,
-            allowed: format!("at most {most}"),
-            got: got.to_string(),
-        })
+        Self::range(got <= most, field, format!("at most {most}"), got)
     }
 
     /// `field` is a share: at least 0, and below 1.
     pub(crate) fn share(field: &'static str, got: f64) -> Result<(), Self> {
-        if (0.0..1.0).contains(&got) {
-            return Ok(());
+        let is_share = (0.0..1.0).contains(&got);
+        Self::range(is_share, field, "at least 0 and below 1".to_owned(), got)
+    }
+
+    fn range(
+        is_right: bool,
+        field: &'static str,
+        allowed: String,
+        got: impl ToString,
+    ) -> Result<(), Self> {
+        match is_right {
+            true => Ok(()),
+            false => Err(Self::Range {
+                field,
+                allowed,
+                got: got.to_string(),
+            }),
         }
-        Err(Self::Range {
-            field,
-            allowed: "at least 0 and below 1".to_owned(),
-            got: got.to_string(),
-        })
     }
 }

@@ -103,22 +103,15 @@ mod tests {
 
     #[test]
     fn each_rule_does_what_it_says() {
-        let mut some = examples(&[3, 5, 4, 9]);
-        let report = LengthRule::Shorten.apply(&mut some, 4).unwrap();
-        assert_eq!(lengths(&some), [3, 4, 4, 4]);
-        assert_eq!(
-            report.to_string(),
-            "2 examples of more than 4 tokens shortened"
-        );
-
-        let mut some = examples(&[3, 5, 4, 9]);
-        let report = LengthRule::LeaveOut.apply(&mut some, 4).unwrap();
-        assert_eq!(lengths(&some), [3, 4]);
-        assert_eq!(
-            report.to_string(),
-            "2 examples of more than 4 tokens left out"
-        );
-
+        for (rule, left, said) in [
+            (LengthRule::Shorten, &[3, 4, 4, 4][..], "shortened"),
+            (LengthRule::LeaveOut, &[3, 4][..], "left out"),
+        ] {
+            let mut some = examples(&[3, 5, 4, 9]);
+            let report = rule.apply(&mut some, 4).unwrap().to_string();
+            assert_eq!(lengths(&some), left);
+            assert_eq!(report, format!("2 examples of more than 4 tokens {said}"));
+        }
         let mut some = examples(&[3, 5, 4, 9]);
         let error = LengthRule::Refuse.apply(&mut some, 4).unwrap_err();
         assert_eq!(

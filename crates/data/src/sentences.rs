@@ -294,17 +294,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_lost_and_nothing_is_no_sentence() {
+    fn nothing_is_no_sentence() {
         for rule in SentenceRule::ALL {
             assert_eq!(rule.split(" \n\n "), Vec::<&str>::new());
-            let document = "A. b! \"C?\" d。e…F. G . . . h.\n\n\nI.e. \"j\" (K.) L";
-            let together: String = rule.split(document).concat();
-            let bare = |text: &str| {
-                text.chars()
-                    .filter(|c| !c.is_whitespace())
-                    .collect::<String>()
-            };
-            assert_eq!(bare(&together), bare(document));
         }
     }
 

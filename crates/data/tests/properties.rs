@@ -152,10 +152,13 @@ proptest! {
             TokenizerConfig::chars(),
             TokenizerConfig::words(),
             TokenizerConfig::bpe(40).with_byte_fallback(false),
+            TokenizerConfig::bpe(300).with_words(WordRule::Spaces),
         ] {
             let tokenizer = config.train(texts.iter().map(String::as_str)).unwrap();
             let file = file(&tokenizer.to_json().unwrap());
             let again = Tokenizer::load(file.path()).unwrap();
+            prop_assert_eq!(again.to_json().unwrap(), tokenizer.to_json().unwrap());
+            prop_assert_eq!(again.vocabulary(), tokenizer.vocabulary());
             for text in &texts {
                 let ids = tokenizer.encode(text).unwrap();
                 prop_assert_eq!(again.decode(&ids).unwrap(), tokenizer.decode(&ids).unwrap());
@@ -222,7 +225,7 @@ proptest! {
 
     #[test]
     fn batches_have_every_example_once(
-        sizes in prop::collection::vec((1_usize..40, 1_usize..4), 1..100),
+        sizes in prop::collection::vec((0_usize..40, 0_usize..4), 1..100),
         most in 1_usize..300,
         by_tokens in any::<bool>(),
         pool in 1_usize..50,
@@ -257,10 +260,11 @@ proptest! {
     #[test]
     fn windows_say_every_token_but_the_first_once(count in 0_u32..60, context in 1_usize..20) {
         let tokens: Vec<u32> = (0..count).collect();
-        let said: Vec<u32> = Windows::new(context, 1, 0)
-            .all(&tokens)
-            .flat_map(|window| window.target.to_vec())
-            .collect();
+        let windows: Vec<_> = Windows::new(context, 1, 0).all(&tokens).collect();
+        for window in &windows {
+            prop_assert!(window.input.iter().map(|token| token + 1).eq(window.target.iter().copied()));
+        }
+        let said: Vec<u32> = windows.iter().flat_map(|window| window.target.to_vec()).collect();
         prop_assert_eq!(said.as_slice(), tokens.get(1..).unwrap_or_default());
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use serde::Deserialize;
-use zoo_data::metrics::{Bleu, Case, Chrf, Smoothing, Tokenizer};
+use zoo_data::metrics::{Bleu, Case, Chrf, CorpusMetric, Smoothing, Tokenizer};
 
 /// The same counts and the same formula in the same precision: what is left is the order
 /// of a handful of operations on numbers up to 100.

@@ -17,6 +17,14 @@ pub(crate) type Colour = [u8; 3];
 /// seen without the hue, and in print.
 type Ramp = [Colour; 6];
 
+/// Colours written `0xrrggbb`.
+fn ramp(colours: [u32; 6]) -> Ramp {
+    colours.map(|colour| {
+        let [_, red, green, blue] = colour.to_be_bytes();
+        [red, green, blue]
+    })
+}
+
 impl Theme {
     pub(crate) const ALL: [Self; 2] = [Self::Light, Self::Dark];
 
@@ -40,44 +48,16 @@ impl Theme {
     /// Blue for weights above zero.
     pub(crate) fn above(self) -> Ramp {
         match self {
-            Self::Light => [
-                [0xf4, 0xf6, 0xfa],
-                [0xcf, 0xe1, 0xf2],
-                [0x8c, 0xbe, 0xe1],
-                [0x3b, 0x8b, 0xc3],
-                [0x10, 0x54, 0x98],
-                [0x08, 0x23, 0x4c],
-            ],
-            Self::Dark => [
-                [0x20, 0x24, 0x2b],
-                [0x1f, 0x3b, 0x58],
-                [0x22, 0x60, 0x8f],
-                [0x3d, 0x90, 0xc4],
-                [0x84, 0xc6, 0xea],
-                [0xee, 0xf8, 0xff],
-            ],
+            Self::Light => ramp([0xf4f6fa, 0xcfe1f2, 0x8cbee1, 0x3b8bc3, 0x105498, 0x08234c]),
+            Self::Dark => ramp([0x20242b, 0x1f3b58, 0x22608f, 0x3d90c4, 0x84c6ea, 0xeef8ff]),
         }
     }
 
     /// Orange for weights below zero, which mechanisms without a softmax have.
     pub(crate) fn below(self) -> Ramp {
         match self {
-            Self::Light => [
-                [0xf4, 0xf6, 0xfa],
-                [0xf9, 0xdf, 0xcb],
-                [0xf3, 0xb1, 0x86],
-                [0xde, 0x7c, 0x3f],
-                [0xa6, 0x48, 0x11],
-                [0x59, 0x23, 0x05],
-            ],
-            Self::Dark => [
-                [0x20, 0x24, 0x2b],
-                [0x4b, 0x2f, 0x1e],
-                [0x84, 0x48, 0x1d],
-                [0xc1, 0x6d, 0x2e],
-                [0xec, 0xa3, 0x6a],
-                [0xff, 0xf1, 0xe4],
-            ],
+            Self::Light => ramp([0xf4f6fa, 0xf9dfcb, 0xf3b186, 0xde7c3f, 0xa64811, 0x592305]),
+            Self::Dark => ramp([0x20242b, 0x4b2f1e, 0x84481d, 0xc16d2e, 0xeca36a, 0xfff1e4]),
         }
     }
 

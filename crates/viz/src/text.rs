@@ -1,4 +1,12 @@
-//! How much room a text takes, guessed: no font is at hand where a picture is drawn.
+//! Text in pictures: how much room it takes, guessed, for no font is at hand where a picture is
+//! drawn; and how it looks.
+
+/// The text and the title of every SVG, on light pages and on dark ones.
+pub(crate) const STYLE: &str = "
+.zoo-text { font: 12px system-ui, sans-serif; fill: #333 }
+.zoo-title { font: 600 14px system-ui, sans-serif; fill: #111 }
+@media (prefers-color-scheme: dark) { .zoo-text { fill: #ccc } .zoo-title { fill: #eee } }
+";
 
 /// The width of a text at 12 units a letter's height. Chinese and its like are square.
 pub(crate) fn width(text: &str) -> f64 {

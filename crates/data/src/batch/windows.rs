@@ -123,20 +123,6 @@ mod tests {
     }
 
     #[test]
-    fn all_of_a_text_is_said_once() {
-        for count in [0, 1, 2, 9, 10, 11] {
-            let tokens = text(count);
-            let windows: Vec<_> = Windows::new(3, 1, 0).all(&tokens).collect();
-            let said: Vec<u32> = windows.iter().flat_map(|it| it.target.to_vec()).collect();
-            assert_eq!(said, tokens.get(1..).unwrap_or_default(), "{count}");
-            for window in windows {
-                assert_eq!(window.input.len(), window.target.len());
-                assert_eq!(window.input[0] + 1, window.target[0]);
-            }
-        }
-    }
-
-    #[test]
     fn a_text_that_is_too_short_is_named() {
         let windows = Windows::new(4, 1, 0);
         assert!(windows.check("validation", &text(5)).is_ok());

@@ -12,14 +12,13 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::ngrams::{ngrams, shared};
-use super::signature::{References, signature};
 use super::text::words;
-use super::{Case, MetricError, Smoothing, Tokenizer};
+use super::{Case, CorpusMetric, MetricError, Smoothing, Tokenizer};
 
 /// How BLEU is computed. The default is sacreBLEU's.
 ///
 /// ```
-/// # use zoo_data::metrics::Bleu;
+/// # use zoo_data::metrics::{Bleu, CorpusMetric};
 /// let output = ["the cat sat on the mat"];
 /// let score = Bleu::default().corpus(&output, &[vec!["the cat sat on a mat"]])?;
 /// assert_eq!(format!("{:.2}", score.score), "53.73");
@@ -61,109 +60,35 @@ impl Bleu {
             ..Self::default()
         }
     }
+}
 
-    /// Counts of no lines yet.
-    ///
-    /// # Errors
-    ///
-    /// [`MetricError::Range`] if the order is 0, or smoothing is by a number not above 0.
-    pub fn counts(&self) -> Result<BleuCounts, MetricError> {
+impl CorpusMetric for Bleu {
+    type Score = BleuScore;
+
+    fn check(&self) -> Result<(), MetricError> {
         self.smoothing.check()?;
-        if self.order == 0 {
-            return Err(MetricError::Range {
-                field: "the order of BLEU",
-                allowed: "at least 1",
-                got: "0".to_owned(),
-            });
-        }
-        Ok(BleuCounts {
-            bleu: self.clone(),
-            matches: vec![0; self.order],
-            totals: vec![0; self.order],
-            hypothesis_length: 0,
-            reference_length: 0,
-            lines: 0,
-            references: References::default(),
-        })
+        MetricError::at_least_1("the order of BLEU", self.order)
     }
 
-    /// The score of all lines together; `references` has one or more for each.
-    ///
-    /// # Errors
-    ///
-    /// If there are no lines, not as many of both, or one without a reference.
-    pub fn corpus<H: AsRef<str>, R: AsRef<str>>(
-        &self,
-        hypotheses: &[H],
-        references: &[Vec<R>],
-    ) -> Result<BleuScore, MetricError> {
-        if hypotheses.len() != references.len() {
-            return Err(MetricError::Lines {
-                hypotheses: hypotheses.len(),
-                references: references.len(),
-            });
-        }
-        let mut counts = self.counts()?;
-        for (hypothesis, references) in hypotheses.iter().zip(references) {
-            counts.add(hypothesis.as_ref(), references)?;
-        }
-        counts.score()
-    }
-
-    /// The score of one line; [`Bleu::for_sentences`] is made for this.
-    ///
-    /// # Errors
-    ///
-    /// If there is no reference.
-    pub fn sentence<R: AsRef<str>>(
-        &self,
-        hypothesis: &str,
-        references: &[R],
-    ) -> Result<BleuScore, MetricError> {
-        let mut counts = self.counts()?;
-        counts.add(hypothesis, references)?;
-        counts.score()
-    }
-}
-
-/// What is known of the lines so far: all that BLEU is made of.
-#[derive(Debug, Clone, PartialEq)]
-pub struct BleuCounts {
-    bleu: Bleu,
-    matches: Vec<usize>,
-    totals: Vec<usize>,
-    hypothesis_length: usize,
-    reference_length: usize,
-    lines: usize,
-    references: References,
-}
-
-impl BleuCounts {
-    /// One more line of output and its references.
-    ///
-    /// # Errors
-    ///
-    /// [`MetricError::NoReference`] if there is none.
-    pub fn add<R: AsRef<str>>(
-        &mut self,
-        hypothesis: &str,
-        references: &[R],
-    ) -> Result<(), MetricError> {
-        if references.is_empty() {
-            return Err(MetricError::NoReference {
-                line: self.lines + 1,
-            });
-        }
-        let cut = |line: &str| self.bleu.tokenizer.tokenize(&self.bleu.case.apply(line));
+    /// Words of the output and of the references that are nearest in length, and for each order
+    /// the runs that match and all of them.
+    fn count(&self, hypothesis: &str, references: &[&str]) -> Vec<usize> {
+        let cut = |line: &str| self.tokenizer.tokenize(&self.case.apply(line));
         let hypothesis = cut(hypothesis);
         let hypothesis: Vec<&str> = words(&hypothesis).collect();
-        let references: Vec<String> = references.iter().map(|line| cut(line.as_ref())).collect();
+        let references: Vec<String> = references.iter().map(|line| cut(line)).collect();
         let references: Vec<Vec<&str>> = references
             .iter()
             .map(|line| words(line).collect())
             .collect();
 
-        for order in 1..=self.bleu.order {
+        let length = hypothesis.len();
+        let closest = references
+            .iter()
+            .map(Vec::len)
+            .min_by_key(|reference| (length.abs_diff(*reference), *reference));
+        let mut all = vec![length, closest.unwrap_or_default()];
+        for order in 1..=self.order {
             let counts = ngrams(&hypothesis, order);
             let mut most: HashMap<&[&str], usize> = HashMap::new();
             for reference in &references {
@@ -172,90 +97,56 @@ impl BleuCounts {
                     *most = count.max(*most);
                 }
             }
-            self.matches[order - 1] += shared(&counts, &most);
-            self.totals[order - 1] += counts.values().sum::<usize>();
+            all.extend([shared(&counts, &most), counts.values().sum()]);
         }
-        let length = hypothesis.len();
-        let closest = references
-            .iter()
-            .map(Vec::len)
-            .min_by_key(|reference| (length.abs_diff(*reference), *reference));
-        self.hypothesis_length += length;
-        self.reference_length += closest.unwrap_or_default();
-        self.lines += 1;
-        self.references.add(references.len());
-        Ok(())
+        all
     }
 
-    /// Adds the lines of another part of the test set.
-    ///
-    /// # Panics
-    ///
-    /// If they were counted in another way.
-    pub fn merge(&mut self, other: &Self) {
-        assert!(
-            self.bleu == other.bleu,
-            "BLEU: counts by {:?} cannot be added to counts by {:?}",
-            other.bleu,
-            self.bleu
-        );
-        for order in 0..self.bleu.order {
-            self.matches[order] += other.matches[order];
-            self.totals[order] += other.totals[order];
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        let yes_or_no = if self.effective_order { "yes" } else { "no" };
+        let mut settings = vec![
+            ("case", self.case.in_signature().to_owned()),
+            ("eff", yes_or_no.to_owned()),
+            ("tok", self.tokenizer.to_string()),
+            ("smooth", self.smoothing.in_signature()),
+        ];
+        // sacreBLEU says nothing of it; but another order is another measure.
+        if self.order != Self::default().order {
+            settings.push(("order", self.order.to_string()));
         }
-        self.hypothesis_length += other.hypothesis_length;
-        self.reference_length += other.reference_length;
-        self.lines += other.lines;
-        self.references.join(other.references);
+        settings
     }
 
-    /// The score of all lines so far.
-    ///
-    /// # Errors
-    ///
-    /// [`MetricError::Nothing`] if there are none.
-    pub fn score(&self) -> Result<BleuScore, MetricError> {
-        if self.lines == 0 {
-            return Err(MetricError::Nothing);
-        }
-        let (precisions, counted) = self.precisions();
-        let brevity_penalty = self.brevity_penalty();
+    fn score(&self, counts: &[usize], signature: String) -> BleuScore {
+        let (hypothesis_length, reference_length) = (counts[0], counts[1]);
+        let (precisions, counted) = self.precisions(&counts[2..]);
+        let brevity_penalty = brevity_penalty(hypothesis_length, reference_length);
         let logs: f64 = precisions[..counted].iter().map(|p| p.ln()).sum();
-        Ok(BleuScore {
+        BleuScore {
             // The logarithm of zero is -∞, and the score then zero.
             score: brevity_penalty * (logs / counted as f64).exp(),
             precisions,
             brevity_penalty,
-            hypothesis_length: self.hypothesis_length,
-            reference_length: self.reference_length,
-            signature: self.signature(),
-        })
-    }
-
-    fn brevity_penalty(&self) -> f64 {
-        let (hypothesis, reference) = (self.hypothesis_length, self.reference_length);
-        if hypothesis >= reference {
-            1.0
-        } else if hypothesis == 0 {
-            0.0
-        } else {
-            (1.0 - reference as f64 / hypothesis as f64).exp()
+            hypothesis_length,
+            reference_length,
+            signature,
         }
     }
+}
 
-    /// In percent, and how many of them make the score.
-    fn precisions(&self) -> (Vec<f64>, usize) {
-        let orders = self.bleu.order;
-        let mut precisions = vec![0.0; orders];
+impl Bleu {
+    /// Of matches and totals by order: in percent, and how many of them make the score.
+    fn precisions(&self, counts: &[usize]) -> (Vec<f64>, usize) {
+        let mut precisions = vec![0.0; self.order];
         // Where nothing matches at all, smoothing would still find something.
-        if self.matches.iter().all(|count| *count == 0) {
-            return (precisions, orders);
+        if counts.iter().step_by(2).all(|matches| *matches == 0) {
+            return (precisions, self.order);
         }
-        let mut counted = orders;
+        let mut counted = self.order;
         let mut part = 1.0;
         for (at, precision) in precisions.iter_mut().enumerate() {
-            let (mut matches, mut total) = (self.matches[at] as f64, self.totals[at] as f64);
-            if let (Smoothing::AddK(k), 1..) = (self.bleu.smoothing, at) {
+            let (mut matches, mut total) = (counts[2 * at] as f64, counts[2 * at + 1] as f64);
+            if let (Smoothing::AddK(k), 1..) = (self.smoothing, at) {
                 matches += k;
                 total += k;
             }
@@ -263,11 +154,11 @@ impl BleuCounts {
             if total == 0.0 {
                 break;
             }
-            if self.bleu.effective_order {
+            if self.effective_order {
                 counted = at + 1;
             }
             if matches == 0.0 {
-                matches = match self.bleu.smoothing {
+                matches = match self.smoothing {
                     Smoothing::Exp => {
                         part /= 2.0;
                         part
@@ -280,21 +171,15 @@ impl BleuCounts {
         }
         (precisions, counted)
     }
+}
 
-    fn signature(&self) -> String {
-        let bleu = &self.bleu;
-        let yes_or_no = if bleu.effective_order { "yes" } else { "no" };
-        let mut settings = vec![
-            ("case", bleu.case.in_signature().to_owned()),
-            ("eff", yes_or_no.to_owned()),
-            ("tok", bleu.tokenizer.to_string()),
-            ("smooth", bleu.smoothing.in_signature()),
-        ];
-        // sacreBLEU says nothing of it; but another order is another measure.
-        if bleu.order != Bleu::default().order {
-            settings.push(("order", bleu.order.to_string()));
-        }
-        signature(self.references, &settings)
+fn brevity_penalty(hypothesis: usize, reference: usize) -> f64 {
+    if hypothesis >= reference {
+        1.0
+    } else if hypothesis == 0 {
+        0.0
+    } else {
+        (1.0 - reference as f64 / hypothesis as f64).exp()
     }
 }
 
@@ -353,60 +238,6 @@ mod tests {
                 env!("CARGO_PKG_VERSION")
             )
         );
-    }
-
-    #[test]
-    fn parts_add_up_to_the_whole() {
-        let lines = [CAT, "a dog", "", "the the the"];
-        let references = [
-            vec!["a cat sat on the mat"],
-            vec!["a dog barks", "dog"],
-            vec!["something"],
-            vec!["the"],
-        ];
-        let bleu = Bleu::default();
-        let whole = bleu.corpus(&lines, &references).unwrap();
-        let mut sum = bleu.counts().unwrap();
-        for (line, references) in lines.iter().zip(&references) {
-            let mut part = bleu.counts().unwrap();
-            part.add(line, references).unwrap();
-            sum.merge(&part);
-        }
-        assert_eq!(sum.score(), Ok(whole));
-    }
-
-    #[test]
-    #[should_panic(expected = "cannot be added")]
-    fn counts_of_two_kinds_do_not_add_up() {
-        let mut counts = Bleu::default().counts().unwrap();
-        counts.merge(&Bleu::for_sentences().counts().unwrap());
-    }
-
-    #[test]
-    fn what_cannot_be_scored_says_why() {
-        let bleu = Bleu::default();
-        let said = |result: Result<BleuScore, MetricError>| result.unwrap_err().to_string();
-        let none: [&str; 0] = [];
-        assert!(said(bleu.corpus(&none, &[] as &[Vec<&str>])).contains("nothing to score"));
-        assert!(
-            said(bleu.corpus(&[CAT], &[] as &[Vec<&str>])).contains("1 lines of output against 0")
-        );
-        assert!(
-            said(bleu.corpus(&[CAT, CAT], &[vec![CAT], vec![]])).contains("line 2 of the output")
-        );
-        let order = Bleu {
-            order: 0,
-            ..bleu.clone()
-        };
-        assert_eq!(
-            said(order.sentence(CAT, &[CAT])),
-            "the order of BLEU must be at least 1, got 0"
-        );
-        let smoothing = Bleu {
-            smoothing: Smoothing::Floor(0.0),
-            ..bleu
-        };
-        assert!(said(smoothing.sentence(CAT, &[CAT])).contains("must be above 0, got 0"));
     }
 
     #[test]

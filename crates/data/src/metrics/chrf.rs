@@ -11,14 +11,13 @@ use std::hash::Hash;
 use serde::{Deserialize, Serialize};
 
 use super::ngrams::{ngrams, shared};
-use super::signature::{References, signature};
 use super::text::{is_blank, words};
-use super::{Case, MetricError};
+use super::{Case, CorpusMetric, MetricError};
 
 /// How chrF is computed. The default is sacreBLEU's chrF2.
 ///
 /// ```
-/// # use zoo_data::metrics::Chrf;
+/// # use zoo_data::metrics::{Chrf, CorpusMetric};
 /// let score = Chrf::plus_plus().corpus(&["the cat sat"], &[vec!["the cat sits"]])?;
 /// assert!(score.to_string().starts_with("chrF2++|nrefs:1|case:mixed|eff:yes|nc:6|nw:2|"));
 /// # Ok::<(), zoo_data::metrics::MetricError>(())
@@ -59,56 +58,6 @@ impl Chrf {
         }
     }
 
-    /// Counts of no lines yet.
-    ///
-    /// # Errors
-    ///
-    /// [`MetricError::Range`] if no runs are counted, or beta is 0.
-    pub fn counts(&self) -> Result<ChrfCounts, MetricError> {
-        for (field, size) in [
-            ("the order of chrF", self.char_order + self.word_order),
-            ("the beta of chrF", self.beta as usize),
-        ] {
-            if size == 0 {
-                return Err(MetricError::Range {
-                    field,
-                    allowed: "at least 1",
-                    got: "0".to_owned(),
-                });
-            }
-        }
-        Ok(ChrfCounts {
-            chrf: self.clone(),
-            orders: vec![Counts::default(); self.char_order + self.word_order],
-            lines: 0,
-            references: References::default(),
-        })
-    }
-
-    /// The score of all lines together; `references` has one or more for each, of which the
-    /// best counts.
-    ///
-    /// # Errors
-    ///
-    /// If there are no lines, not as many of both, or one without a reference.
-    pub fn corpus<H: AsRef<str>, R: AsRef<str>>(
-        &self,
-        hypotheses: &[H],
-        references: &[Vec<R>],
-    ) -> Result<ChrfScore, MetricError> {
-        if hypotheses.len() != references.len() {
-            return Err(MetricError::Lines {
-                hypotheses: hypotheses.len(),
-                references: references.len(),
-            });
-        }
-        let mut counts = self.counts()?;
-        for (hypothesis, references) in hypotheses.iter().zip(references) {
-            counts.add(hypothesis.as_ref(), references)?;
-        }
-        counts.score()
-    }
-
     fn runs(&self, line: &str) -> Runs {
         let line = self.case.apply(line);
         let characters = line
@@ -122,25 +71,28 @@ impl Chrf {
     }
 
     /// The counts of each length of run, characters first.
-    fn compare(&self, hypothesis: &Runs, reference: &Runs) -> Vec<Counts> {
+    fn compare(&self, hypothesis: &Runs, reference: &Runs) -> Vec<usize> {
         let characters = (1..=self.char_order)
-            .map(|order| Counts::of(&hypothesis.characters, &reference.characters, order));
+            .map(|order| counts_of(&hypothesis.characters, &reference.characters, order));
         let words = (1..=self.word_order)
-            .map(|order| Counts::of(&hypothesis.words, &reference.words, order));
-        characters.chain(words).collect()
+            .map(|order| counts_of(&hypothesis.words, &reference.words, order));
+        characters.chain(words).flatten().collect()
     }
 
     /// From 0 to 100. Lengths that one side has no runs of do not count.
-    fn f_score(&self, orders: &[Counts]) -> f64 {
-        let both: Vec<&Counts> = orders
+    fn f_score(&self, counts: &[usize]) -> f64 {
+        let (orders, _) = counts.as_chunks();
+        let both: Vec<&[usize; 3]> = orders
             .iter()
-            .filter(|counts| counts.hypothesis > 0 && counts.reference > 0)
+            .filter(|[hypothesis, reference, _]| *hypothesis > 0 && *reference > 0)
             .collect();
-        let mean = |side: fn(&Counts) -> usize| {
-            let shares = both.iter().map(|c| c.shared as f64 / side(c) as f64);
+        let mean = |side: usize| {
+            let shares = both
+                .iter()
+                .map(|order| order[2] as f64 / order[side] as f64);
             shares.sum::<f64>() / both.len().max(1) as f64
         };
-        let (precision, recall) = (mean(|c| c.hypothesis), mean(|c| c.reference));
+        let (precision, recall) = (mean(0), mean(1));
         if precision + recall == 0.0 {
             return 0.0;
         }
@@ -155,28 +107,16 @@ struct Runs {
     words: Vec<String>,
 }
 
-/// Runs of one length, on both sides and in both.
-#[derive(Debug, Clone, Default, PartialEq)]
-struct Counts {
-    hypothesis: usize,
-    reference: usize,
-    shared: usize,
-}
-
-impl Counts {
-    fn of<T: Eq + Hash>(hypothesis: &[T], reference: &[T], order: usize) -> Self {
-        let (left, right) = (ngrams(hypothesis, order), ngrams(reference, order));
-        let reference = right.values().sum();
-        Self {
-            // Output that is too long is not held against references too short to have any.
-            hypothesis: match reference {
-                0 => 0,
-                _ => left.values().sum(),
-            },
-            reference,
-            shared: shared(&left, &right),
-        }
-    }
+/// Runs of one length: of the output, of the reference, and in both.
+fn counts_of<T: Eq + Hash>(hypothesis: &[T], reference: &[T], order: usize) -> [usize; 3] {
+    let (left, right) = (ngrams(hypothesis, order), ngrams(reference, order));
+    let in_reference = right.values().sum();
+    // Output that is too long is not held against references too short to have any.
+    let in_hypothesis = match in_reference {
+        0 => 0,
+        _ => left.values().sum(),
+    };
+    [in_hypothesis, in_reference, shared(&left, &right)]
 }
 
 /// One sign of ASCII punctuation is parted from a word: the last, or else the first.
@@ -193,100 +133,48 @@ fn punctuation_apart(word: &str) -> Vec<String> {
     vec![left.iter().collect(), right.iter().collect()]
 }
 
-/// What is known of the lines so far: all that chrF is made of.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ChrfCounts {
-    chrf: Chrf,
-    orders: Vec<Counts>,
-    lines: usize,
-    references: References,
-}
+impl CorpusMetric for Chrf {
+    type Score = ChrfScore;
 
-impl ChrfCounts {
-    /// One more line of output and its references.
-    ///
-    /// # Errors
-    ///
-    /// [`MetricError::NoReference`] if there is none.
-    pub fn add<R: AsRef<str>>(
-        &mut self,
-        hypothesis: &str,
-        references: &[R],
-    ) -> Result<(), MetricError> {
-        let hypothesis = self.chrf.runs(hypothesis);
-        let mut best: Option<(f64, Vec<Counts>)> = None;
+    fn check(&self) -> Result<(), MetricError> {
+        MetricError::at_least_1("the order of chrF", self.char_order + self.word_order)?;
+        MetricError::at_least_1("the beta of chrF", self.beta as usize)
+    }
+
+    /// Of each length of run, characters first: those of the output, of the reference that gives
+    /// the best score, and of both.
+    fn count(&self, hypothesis: &str, references: &[&str]) -> Vec<usize> {
+        let hypothesis = self.runs(hypothesis);
+        let mut best: Option<(f64, Vec<usize>)> = None;
         for reference in references {
-            let orders = self
-                .chrf
-                .compare(&hypothesis, &self.chrf.runs(reference.as_ref()));
-            let score = self.chrf.f_score(&orders);
+            let counts = self.compare(&hypothesis, &self.runs(reference));
+            let score = self.f_score(&counts);
             // Of equals, the first.
             if best.as_ref().is_none_or(|(other, _)| score > *other) {
-                best = Some((score, orders));
+                best = Some((score, counts));
             }
         }
-        let Some((_, orders)) = best else {
-            return Err(MetricError::NoReference {
-                line: self.lines + 1,
-            });
-        };
-        self.sum(&orders);
-        self.lines += 1;
-        self.references.add(references.len());
-        Ok(())
+        best.map(|(_, counts)| counts).unwrap_or_default()
     }
 
-    /// Adds the lines of another part of the test set.
-    ///
-    /// # Panics
-    ///
-    /// If they were counted in another way.
-    pub fn merge(&mut self, other: &Self) {
-        assert!(
-            self.chrf == other.chrf,
-            "chrF: counts by {:?} cannot be added to counts by {:?}",
-            other.chrf,
-            self.chrf
-        );
-        self.sum(&other.orders);
-        self.lines += other.lines;
-        self.references.join(other.references);
-    }
-
-    fn sum(&mut self, orders: &[Counts]) {
-        for (sum, counts) in self.orders.iter_mut().zip(orders) {
-            sum.hypothesis += counts.hypothesis;
-            sum.reference += counts.reference;
-            sum.shared += counts.shared;
-        }
-    }
-
-    /// The score of all lines so far.
-    ///
-    /// # Errors
-    ///
-    /// [`MetricError::Nothing`] if there are none.
-    pub fn score(&self) -> Result<ChrfScore, MetricError> {
-        if self.lines == 0 {
-            return Err(MetricError::Nothing);
-        }
-        let chrf = &self.chrf;
-        let settings = [
-            ("case", chrf.case.in_signature().to_owned()),
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        let yes_or_no = if self.whitespace { "yes" } else { "no" };
+        vec![
+            ("case", self.case.in_signature().to_owned()),
             // Lengths of run that nothing has are left out.
             ("eff", "yes".to_owned()),
-            ("nc", chrf.char_order.to_string()),
-            ("nw", chrf.word_order.to_string()),
-            (
-                "space",
-                if chrf.whitespace { "yes" } else { "no" }.to_owned(),
-            ),
-        ];
-        Ok(ChrfScore {
-            name: format!("chrF{}{}", chrf.beta, "+".repeat(chrf.word_order)),
-            score: chrf.f_score(&self.orders),
-            signature: signature(self.references, &settings),
-        })
+            ("nc", self.char_order.to_string()),
+            ("nw", self.word_order.to_string()),
+            ("space", yes_or_no.to_owned()),
+        ]
+    }
+
+    fn score(&self, counts: &[usize], signature: String) -> ChrfScore {
+        ChrfScore {
+            name: format!("chrF{}{}", self.beta, "+".repeat(self.word_order)),
+            score: self.f_score(counts),
+            signature,
+        }
     }
 }
 
@@ -326,51 +214,5 @@ mod tests {
         assert_eq!(punctuation_apart("\"hi"), ["\"", "hi"]);
         assert_eq!(punctuation_apart("hi"), ["hi"]);
         assert_eq!(punctuation_apart("!"), ["!"]);
-    }
-
-    #[test]
-    fn parts_add_up_to_the_whole() {
-        let lines = ["the cat", "", "a dog barks"];
-        let references = [vec!["that cat", "the cats"], vec!["x"], vec!["a dog"]];
-        let chrf = Chrf::plus_plus();
-        let whole = chrf.corpus(&lines, &references).unwrap();
-        let mut sum = chrf.counts().unwrap();
-        for (line, references) in lines.iter().zip(&references) {
-            let mut part = chrf.counts().unwrap();
-            part.add(line, references).unwrap();
-            sum.merge(&part);
-        }
-        assert_eq!(sum.score(), Ok(whole));
-    }
-
-    #[test]
-    fn what_cannot_be_scored_says_why() {
-        let said = |result: Result<ChrfScore, MetricError>| result.unwrap_err();
-        let chrf = Chrf::default();
-        let none: [&str; 0] = [];
-        assert_eq!(
-            said(chrf.corpus(&none, &[] as &[Vec<&str>])),
-            MetricError::Nothing
-        );
-        assert_eq!(
-            said(chrf.corpus(&["a"], &[vec![] as Vec<&str>])),
-            MetricError::NoReference { line: 1 }
-        );
-        assert!(matches!(
-            said(chrf.corpus(&["a", "b"], &[vec!["a"]])),
-            MetricError::Lines {
-                hypotheses: 2,
-                references: 1
-            }
-        ));
-        for wrong in [
-            Chrf {
-                char_order: 0,
-                ..chrf.clone()
-            },
-            Chrf { beta: 0, ..chrf },
-        ] {
-            assert!(matches!(wrong.counts(), Err(MetricError::Range { .. })));
-        }
     }
 }

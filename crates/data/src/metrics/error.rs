@@ -53,3 +53,17 @@ pub enum MetricError {
         classes: usize,
     },
 }
+
+impl MetricError {
+    /// `field` must be at least 1, and is `got`.
+    pub(super) fn at_least_1(field: &'static str, got: usize) -> Result<(), Self> {
+        match got {
+            0 => Err(Self::Range {
+                field,
+                allowed: "at least 1",
+                got: "0".to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+}

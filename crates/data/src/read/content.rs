@@ -204,41 +204,26 @@ mod tests {
     fn plain_and_packed_texts_read_alike() {
         let folder = Folder::new();
         let text = "好久不见\r\nlong time\n";
-        let plain = folder.file("a.txt", text.as_bytes());
-        let gz = folder.gz("a.txt.gz", text.as_bytes());
         let zip = folder.zip("a.zip", &[("inner/", ""), ("inner/a.txt", text)]);
-        for path in [&plain, &gz, &zip, &folder.path("a.zip#inner/a.txt")] {
-            assert_eq!(Content::read(path).unwrap().text, text, "{path:?}");
+        let members = text
+            .split_inclusive('\n')
+            .map(|line| folder.packed(line.as_bytes()));
+        for path in [
+            folder.file("a.txt", text),
+            // The mark that some programs put first is not text.
+            folder.file("marked.txt", format!("\u{feff}{text}")),
+            folder.gz("a.txt.gz", text.as_bytes()),
+            // Members of a gz are one text.
+            folder.file("members.gz", members.collect::<Vec<_>>().concat()),
+            folder.zip_of("gz.zip", &[("a.txt.gz", &folder.packed(text.as_bytes()))]),
+            folder.zip("dots.zip", &[("in/a..b.txt", text)]),
+            folder.path("a.zip#inner/a.txt"),
+            zip.clone(),
+        ] {
+            assert_eq!(Content::read(&path).unwrap().text, text, "{path:?}");
         }
         let name = format!("{}#inner/a.txt", zip.display());
         assert_eq!(Content::read(&zip).unwrap().name, name);
-    }
-
-    #[test]
-    fn a_gz_in_an_archive_is_unpacked_too() {
-        let folder = Folder::new();
-        let zip = folder.zip_of("a.zip", &[("a.txt.gz", &folder.packed(b"one"))]);
-        assert_eq!(Content::read(&zip).unwrap().text, "one");
-        let zip = folder.zip_of("b.zip", &[("b.txt.gz", b"not packed at all")]);
-        refused(
-            &zip,
-            "./b.zip#b.txt.gz cannot be unpacked: invalid gzip header",
-        );
-    }
-
-    #[test]
-    fn members_of_a_gz_are_one_text() {
-        let folder = Folder::new();
-        let both = [folder.packed(b"one\n"), folder.packed(b"two\n")].concat();
-        let path = folder.file("both.gz", &both);
-        assert_eq!(Content::read(&path).unwrap().text, "one\ntwo\n");
-    }
-
-    #[test]
-    fn the_mark_put_first_is_not_text() {
-        let folder = Folder::new();
-        let path = folder.file("a.txt", "\u{feff}a".as_bytes());
-        assert_eq!(Content::read(&path).unwrap().text, "a");
     }
 
     #[track_caller]
@@ -251,33 +236,55 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_named() {
         let folder = Folder::new();
-        refused(
-            &folder.path("missing.txt"),
-            "cannot read ./missing.txt: No such file or directory (os error 2)",
-        );
+        let whole = folder.packed(&[b'x'; 500]);
+        let both = folder.zip("both.zip", &[("train.en", "a"), ("train.de", "b")]);
+        for (path, message) in [
+            (
+                folder.path("missing.txt"),
+                "cannot read ./missing.txt: No such file or directory (os error 2)",
+            ),
+            (
+                folder.file("wide.txt", b"\xff\xfea\0\n\0"),
+                "./wide.txt, line 1: it begins with the mark of UTF-16, and only UTF-8 is read\n  \
+                 do: iconv -f UTF-16 -t UTF-8 FILE > NEW",
+            ),
+            (
+                folder.file("not.gz", b"not packed at all"),
+                "./not.gz cannot be unpacked: invalid gzip header",
+            ),
+            (
+                folder.zip("b.zip", &[("b.txt.gz", "not packed at all")]),
+                "./b.zip#b.txt.gz cannot be unpacked: invalid gzip header",
+            ),
+            (
+                folder.file("cut.gz", &whole[..whole.len() - 4]),
+                "./cut.gz cannot be unpacked: unexpected end of file",
+            ),
+            // One file of an archive has to be chosen.
+            (
+                both,
+                "./both.zip has no single file to read: write the one you mean behind a #, for \
+                 example ./both.zip#train.de",
+            ),
+            (
+                folder.path("both.zip#trian.en"),
+                "./both.zip: unknown entry \"trian.en\": did you mean train.en?\n  \
+                 known: train.de, train.en",
+            ),
+            (folder.zip("none.zip", &[]), "./none.zip has no examples"),
+        ] {
+            refused(&path, message);
+        }
+        let latin = b"ok\nok\nna\xefve";
         for file in [
-            folder.file("latin.txt", b"ok\nok\nna\xefve"),
-            folder.gz("latin.gz", b"ok\nok\nna\xefve"),
+            folder.file("latin.txt", latin),
+            folder.gz("latin.gz", latin),
         ] {
             let said = Content::read(&file).unwrap_err().to_string();
             let name = file.display();
             let expected = format!("{name}, line 3: byte 8 of the file is not UTF-8");
             assert!(said.starts_with(&expected), "{said}");
         }
-        refused(
-            &folder.file("wide.txt", b"\xff\xfea\0\n\0"),
-            "./wide.txt, line 1: it begins with the mark of UTF-16, and only UTF-8 is read\n  \
-             do: iconv -f UTF-16 -t UTF-8 FILE > NEW",
-        );
-        refused(
-            &folder.file("not.gz", b"not packed at all"),
-            "./not.gz cannot be unpacked: invalid gzip header",
-        );
-        let whole = folder.packed(&[b'x'; 500]);
-        refused(
-            &folder.file("cut.gz", &whole[..whole.len() - 4]),
-            "./cut.gz cannot be unpacked: unexpected end of file",
-        );
         let error = Content::read(&folder.file("not.zip", b"plain")).unwrap_err();
         assert!(matches!(error, DataError::Archive { .. }), "{error}");
     }
@@ -289,39 +296,13 @@ mod tests {
         let members = folder.packed(&[b'a'; 1 << 20]).repeat(65);
         let why = "would become more than 64 MiB, which no text of its size does: it is not read. \
                    If you know what it is, unpack it and name what is in it";
-        refused(
-            &folder.file("large.gz", &members),
-            &format!("./large.gz {why}"),
-        );
-        refused(
-            &folder.zip_of("large.zip", &[("large.txt.gz", &members)]),
-            &format!("./large.zip#large.txt.gz {why}"),
-        );
+        let gz = folder.file("large.gz", &members);
+        refused(&gz, &format!("./large.gz {why}"));
+        let zip = folder.zip_of("large.zip", &[("large.txt.gz", &members)]);
+        refused(&zip, &format!("./large.zip#large.txt.gz {why}"));
         let most = folder.packed(&[b'a'; 1 << 20]).repeat(64);
-        assert_eq!(
-            Content::read(&folder.file("most.gz", &most))
-                .unwrap()
-                .text
-                .len(),
-            64 << 20
-        );
-    }
-
-    #[test]
-    fn one_file_of_an_archive_has_to_be_chosen() {
-        let folder = Folder::new();
-        let zip = folder.zip("both.zip", &[("train.en", "a"), ("train.de", "b")]);
-        refused(
-            &zip,
-            "./both.zip has no single file to read: write the one you mean behind a #, for \
-             example ./both.zip#train.de",
-        );
-        refused(
-            &folder.path("both.zip#trian.en"),
-            "./both.zip: unknown entry \"trian.en\": did you mean train.en?\n  \
-             known: train.de, train.en",
-        );
-        refused(&folder.zip("none.zip", &[]), "./none.zip has no examples");
+        let most = Content::read(&folder.file("most.gz", &most)).unwrap();
+        assert_eq!(most.text.len(), 64 << 20);
     }
 
     #[test]
@@ -343,7 +324,5 @@ mod tests {
                 ),
             );
         }
-        let zip = folder.zip("fine.zip", &[("in/a..b.txt", "a")]);
-        assert_eq!(Content::read(&zip).unwrap().text, "a");
     }
 }

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::ReadReport;
+use super::Read;
 use super::content::{Archive, Content, extension};
 use super::labelled::labelled;
 use crate::{DataError, Labelled};
 
 /// Reads them in the order of their names.
-pub(super) fn read(path: &Path) -> Result<(Vec<Labelled>, ReadReport), DataError> {
+pub(super) fn read(path: &Path) -> Result<Read<Labelled>, DataError> {
     match extension(path).as_str() {
         "zip" => {
             let mut archive = Archive::read(path)?;
@@ -41,8 +41,8 @@ fn documents(
     path: &Path,
     files: &[String],
     mut content: impl FnMut(usize) -> Result<Content, DataError>,
-) -> Result<(Vec<Labelled>, ReadReport), DataError> {
-    let mut report = ReadReport::of(&path.display().to_string());
+) -> Result<Read<Labelled>, DataError> {
+    let mut read = Read::of(&path.display().to_string());
     let is_text = |name: &str| {
         let name = name.to_lowercase();
         name.ends_with(".txt") || name.ends_with(".txt.gz")
@@ -51,32 +51,27 @@ fn documents(
     let texts = || (0..files.len()).filter(|at| is_text(&files[*at]));
     // Archives often have all classes in one folder more.
     let around = shared(texts().map(|at| folders[at].as_slice()));
-    let mut examples = vec![];
     for (at, name) in files.iter().enumerate() {
         if !is_text(name) {
-            report.ignored.push(name.clone());
+            read.report.ignored.push(name.clone());
             continue;
         }
         let Some(class) = folders[at].get(around) else {
-            let why = "it is in no folder of a class";
-            report.note(&format!("{}/{name}", path.display()), 1, why, "");
+            let why = Err("it is in no folder of a class".to_owned());
+            read.add(&format!("{}/{name}", path.display()), 1, why, "");
             continue;
         };
         let document = content(at)?;
-        match labelled(class, &document.text) {
-            Ok(example) => examples.push(example),
-            Err(why) => report.note(&document.name, 1, why, ""),
-        }
+        read.add(&document.name, 1, labelled(class, &document.text), "");
     }
-    report.kept = examples.len();
-    let labels: BTreeSet<&str> = examples.iter().map(|it| it.label.as_str()).collect();
+    let labels: BTreeSet<&str> = read.examples.iter().map(|it| it.label.as_str()).collect();
     if let (1, Some(label)) = (labels.len(), labels.first()) {
         return Err(DataError::OneLabel {
             what: path.display().to_string(),
             label: (*label).to_owned(),
         });
     }
-    Ok((examples, report))
+    Ok(read)
 }
 
 /// The folders of a path, without its last part.

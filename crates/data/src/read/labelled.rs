@@ -7,7 +7,7 @@ use zoo_spec::UnknownWord;
 
 use super::content::Content;
 use super::table::Records;
-use super::{ALLOWED_BAD, Read, ReadReport, folders};
+use super::{ALLOWED_BAD, Read, folders};
 use crate::{DataError, Labelled};
 
 /// Where documents and their classes are.
@@ -56,16 +56,12 @@ impl LabelledText {
         label: impl Into<String>,
         text: impl Into<String>,
     ) -> Self {
-        let (label, text) = (label.into(), text.into());
-        let delimiter = b',';
-        Self::new(
-            path,
-            Format::Csv {
-                label,
-                text,
-                delimiter,
-            },
-        )
+        let format = Format::Csv {
+            label: label.into(),
+            text: text.into(),
+            delimiter: b',',
+        };
+        Self::new(path, format)
     }
 
     /// A JSON object a line, with the names of the label's and of the text's field.
@@ -106,13 +102,14 @@ impl LabelledText {
     /// # Errors
     ///
     /// [`DataError::Column`] if a table has no such column, [`DataError::Quote`] if a quote in it
-    /// swallows rows, [`DataError::TooManyBad`] and [`DataError::Empty`]; otherwise what [`DataError`] has for files, archives and encodings.
+    /// swallows rows, [`DataError::TooManyBad`] and [`DataError::Empty`]; otherwise what [`DataError`] has
+    /// for files, archives and encodings.
     pub fn read(&self) -> Result<Read<Labelled>, DataError> {
         DataError::share("allowed_bad", self.allowed_bad)?;
-        let (examples, report) = match &self.format {
-            Format::Tsv => lines(&self.path, tsv_line)?,
+        let read = match &self.format {
+            Format::Tsv => Read::lines(&self.path, tsv_line)?,
             Format::JsonLines { label, text } => {
-                lines(&self.path, |line| json_line(line, label, text))?
+                Read::lines(&self.path, |line| json_line(line, label, text))?
             }
             Format::Csv {
                 label,
@@ -121,8 +118,7 @@ impl LabelledText {
             } => csv(&self.path, label, text, *delimiter)?,
             Format::Folders => folders::read(&self.path)?,
         };
-        let report = report.judge(self.allowed_bad)?;
-        Ok(Read { examples, report })
+        read.judge(self.allowed_bad)
     }
 }
 
@@ -133,28 +129,6 @@ pub(super) fn labelled(label: &str, text: &str) -> Result<Labelled, String> {
         (_, "") => Err("the text is blank".to_owned()),
         (label, text) => Ok(Labelled::new(label, text)),
     }
-}
-
-/// An example a line.
-fn lines(
-    path: &Path,
-    parse: impl Fn(&str) -> Result<Labelled, String>,
-) -> Result<(Vec<Labelled>, ReadReport), DataError> {
-    let file = Content::read(path)?;
-    let mut report = ReadReport::of(&file.name);
-    let mut examples = vec![];
-    for (at, line) in file.text.lines().enumerate() {
-        if line.trim().is_empty() {
-            report.blank += 1;
-            continue;
-        }
-        match parse(line) {
-            Ok(example) => examples.push(example),
-            Err(why) => report.note(&file.name, at + 1, why, line),
-        }
-    }
-    report.kept = examples.len();
-    Ok((examples, report))
 }
 
 fn tsv_line(line: &str) -> Result<Labelled, String> {
@@ -190,14 +164,9 @@ fn json_line(line: &str, label: &str, text: &str) -> Result<Labelled, String> {
     labelled(&label, text)
 }
 
-fn csv(
-    path: &Path,
-    label: &str,
-    text: &str,
-    delimiter: u8,
-) -> Result<(Vec<Labelled>, ReadReport), DataError> {
+fn csv(path: &Path, label: &str, text: &str, delimiter: u8) -> Result<Read<Labelled>, DataError> {
     let file = Content::read(path)?;
-    let mut report = ReadReport::of(&file.name);
+    let mut read = Read::of(&file.name);
     let mut records = Records::new(&file.name, &file.text, delimiter);
     let names = records.next()?.map_or(vec![], |first| first.fields);
     if names.iter().all(|name| name.trim().is_empty()) {
@@ -213,7 +182,6 @@ fn csv(
             })
     };
     let [label, text] = [column(label)?, column(text)?];
-    let mut examples = vec![];
     while let Some(record) = records.next()? {
         let fields = &record.fields;
         // Programs that end every line with a delimiter add a column without anything in it.
@@ -230,13 +198,13 @@ fn csv(
                 names.len()
             )),
         };
-        match example {
-            Ok(example) => examples.push(example),
-            Err(why) => report.note(&file.name, record.line, why, &fields.join(",")),
-        }
+        let text = match &example {
+            Ok(_) => String::new(),
+            Err(_) => fields.join(","),
+        };
+        read.add(&file.name, record.line, example, &text);
     }
-    report.kept = examples.len();
-    Ok((examples, report))
+    Ok(read)
 }
 
 #[cfg(test)]
@@ -244,138 +212,111 @@ mod tests {
     use super::*;
     use crate::test_files::Folder;
 
-    #[test]
-    fn tab_separated_lines() {
-        let folder = Folder::new();
-        let path = folder.gz("a.txt.gz", b"1\tgood\tfilm\n\nno tab\n2\tbad\n3\t\n");
-        let text = LabelledText::tsv(&path);
-        let read = text.clone().with_allowed_bad(0.5).read().unwrap();
-        assert_eq!(
-            read.examples,
-            [Labelled::new("1", "good\tfilm"), Labelled::new("2", "bad")]
-        );
-        assert_eq!((read.report.blank, read.report.bad), (1, 2));
-        let bad = &read.report.first_bad;
-        assert_eq!(
-            (bad[0].line, bad[0].why.as_str()),
-            (3, "no tab between label and text")
-        );
-        assert_eq!((bad[1].line, bad[1].why.as_str()), (5, "the text is blank"));
-        assert!(matches!(text.read(), Err(DataError::TooManyBad { .. })));
+    /// What is read where nearly all may be bad: the examples as label and text, and the lines
+    /// that are not with why.
+    #[track_caller]
+    fn read_of(text: LabelledText) -> (Vec<(String, String)>, Vec<(usize, String)>) {
+        let read = text.with_allowed_bad(0.9).read().unwrap();
+        let examples = read.examples.into_iter().map(|it| (it.label, it.text));
+        let bad = read.report.first_bad.into_iter();
+        (
+            examples.collect(),
+            bad.map(|bad| (bad.line, bad.why)).collect(),
+        )
+    }
+
+    fn owned<A, B>(pairs: &[(A, &str)], of: impl Fn(&A) -> B) -> Vec<(B, String)> {
+        let pair = |(first, second): &(A, &str)| (of(first), (*second).to_owned());
+        pairs.iter().map(pair).collect()
     }
 
     #[test]
-    fn tables_by_the_names_of_their_columns() {
+    fn good_lines_are_read_and_bad_ones_are_named() {
         let folder = Folder::new();
-        let table = "id,review,stars\n1,\"good,\nreally\",5\n2,alone\n3,\"he said \"\"no\"\"\",1\n";
-        let path = folder.file("a.csv", table.as_bytes());
-        let read = LabelledText::csv(&path, "stars", "review")
-            .with_allowed_bad(0.5)
-            .read()
-            .unwrap();
-        assert_eq!(
-            read.examples,
-            [
-                Labelled::new("5", "good,\nreally"),
-                Labelled::new("1", "he said \"no\"")
-            ]
-        );
-        let bad = &read.report.first_bad[0];
-        assert_eq!((bad.line, bad.why.as_str()), (4, "2 columns instead of 3"));
-        assert_eq!(bad.excerpt, "2,alone");
-
-        let error = LabelledText::csv(&path, "stars", "reveiw")
-            .read()
-            .unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            format!(
-                "{}, line 1: unknown column \"reveiw\": did you mean review?\n  \
-                 known: id, review, stars",
-                path.display()
-            )
-        );
-    }
-
-    #[test]
-    fn one_stray_quote_does_not_swallow_the_rest_of_a_file() {
-        let folder = Folder::new();
-        let mut rows: Vec<String> = (0..1000).map(|at| format!("{},a film", at % 2)).collect();
-        rows[300] = "1,\"a film".to_owned();
-        let path = folder.file("a.csv", format!("y,x\n{}\n", rows.join("\n")).as_bytes());
-        let error = LabelledText::csv(&path, "y", "x").read().unwrap_err();
-        assert!(
-            error.to_string().starts_with(&format!(
-                "{}, line 302: the quote that opens here takes in lines 303 to 322",
-                path.display()
-            )),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn rows_that_are_too_long_are_bad() {
-        let folder = Folder::new();
-        let path = folder.file("a.csv", b"y,x\n1,good, really\n2,bad,\n3,fine, ,\n");
-        let read = LabelledText::csv(path, "y", "x")
-            .with_allowed_bad(0.5)
-            .read();
-        let read = read.unwrap();
-        assert_eq!(
-            read.examples,
-            [Labelled::new("2", "bad"), Labelled::new("3", "fine")]
-        );
-        let bad = &read.report.first_bad[0];
-        assert_eq!((bad.line, bad.why.as_str()), (2, "3 columns instead of 2"));
-    }
-
-    #[test]
-    fn tables_with_another_delimiter_and_without_lines() {
-        let folder = Folder::new();
-        let path = folder.file("a.csv", b"class;text\nx;one, two\n");
-        let read = LabelledText::csv(path, "class", "text")
-            .with_delimiter(b';')
-            .read();
-        assert_eq!(read.unwrap().examples, [Labelled::new("x", "one, two")]);
-        for (name, bytes) in [
-            ("empty.csv", b"".as_slice()),
-            ("names.csv", b"class,text\n"),
-        ] {
-            let path = folder.file(name, bytes);
-            let error = LabelledText::csv(path, "class", "text").read().unwrap_err();
-            assert!(error.to_string().ends_with("has no examples"), "{error}");
+        let csv = |text: &str| {
+            let name = format!("{}.csv", text.len());
+            LabelledText::csv(folder.file(&name, text), "y", "x")
+        };
+        let lines = "{\"y\": \"good\", \"x\": \"一 film\"}\n{\"y\": 2, \"x\": \"b\"}\n\
+                     {\"x\": \"c\"}\n[1]\n{\"y\": 1, \"x\": 7}\n{\"y\"\n{\"y\": null, \"x\": \"d\"}\n";
+        let cases: [(LabelledText, &[(&str, &str)], &[(usize, &str)]); 5] = [
+            (
+                LabelledText::tsv(folder.gz("a.txt.gz", b"1\tgood\tfilm\n\nno tab\n2\tbad\n3\t\n")),
+                &[("1", "good\tfilm"), ("2", "bad")],
+                &[
+                    (3, "no tab between label and text"),
+                    (5, "the text is blank"),
+                ],
+            ),
+            (
+                LabelledText::json_lines(folder.file("a.jsonl", lines), "y", "x"),
+                &[("good", "一 film"), ("2", "b")],
+                &[
+                    (3, "unknown field \"y\": did you mean x? known: x"),
+                    (4, "not a JSON object"),
+                    (5, "\"x\" is no text"),
+                    (6, "not JSON (EOF while parsing an object at column 4)"),
+                    (7, "\"y\" is no text and no number"),
+                ],
+            ),
+            (
+                csv("id,x,y\n1,\"good,\nreally\",5\n2,alone\n3,\"he said \"\"no\"\"\",1\n"),
+                &[("5", "good,\nreally"), ("1", "he said \"no\"")],
+                &[(4, "2 columns instead of 3")],
+            ),
+            // Rows that are too long, but for a column with nothing in it.
+            (
+                csv("y,x\n1,good, really\n2,bad,\n3,fine, ,\n"),
+                &[("2", "bad"), ("3", "fine")],
+                &[(2, "3 columns instead of 2")],
+            ),
+            (
+                csv("y;x\nx;one, two\n").with_delimiter(b';'),
+                &[("x", "one, two")],
+                &[],
+            ),
+        ];
+        for (text, examples, bad) in cases {
+            let read = read_of(text.clone());
+            assert_eq!(read.0, owned(examples, |it| (*it).to_owned()), "{text:?}");
+            assert_eq!(read.1, owned(bad, |line| *line), "{text:?}");
         }
     }
 
     #[test]
-    fn json_objects_a_line() {
+    fn blank_lines_are_counted_and_too_many_bad_ones_are_an_error() {
         let folder = Folder::new();
-        let lines = "{\"y\": \"good\", \"x\": \"一 film\"}\n{\"y\": 2, \"x\": \"b\"}\n\
-                     {\"x\": \"c\"}\n[1]\n{\"y\": 1, \"x\": 7}\n{\"y\"\n{\"y\": null, \"x\": \"d\"}\n";
-        let path = folder.file("a.jsonl", lines.as_bytes());
-        let read = LabelledText::json_lines(path, "y", "x")
-            .with_allowed_bad(0.9)
-            .read()
-            .unwrap();
-        assert_eq!(
-            read.examples,
-            [Labelled::new("good", "一 film"), Labelled::new("2", "b")]
-        );
-        let why: Vec<&str> = read
-            .report
-            .first_bad
-            .iter()
-            .map(|bad| bad.why.as_str())
-            .collect();
-        assert_eq!(
-            why,
-            [
-                "unknown field \"y\": did you mean x? known: x",
-                "not a JSON object",
-                "\"x\" is no text",
-                "not JSON (EOF while parsing an object at column 4)",
-                "\"y\" is no text and no number",
-            ]
-        );
+        let text = LabelledText::tsv(folder.file("a.tsv", "1\ta\n\nno tab\n"));
+        assert!(matches!(text.read(), Err(DataError::TooManyBad { .. })));
+        let report = text.with_allowed_bad(0.5).read().unwrap().report;
+        assert_eq!((report.kept, report.blank, report.bad), (1, 1, 1));
+        assert_eq!(report.first_bad[0].excerpt, "no tab");
+    }
+
+    #[test]
+    fn tables_that_cannot_be_read_are_errors() {
+        let folder = Folder::new();
+        let mut rows: Vec<String> = (0..1000).map(|at| format!("{},a film", at % 2)).collect();
+        rows[300] = "1,\"a film".to_owned();
+        let swallowed = format!("y,x\n{}\n", rows.join("\n"));
+        for (table, expected) in [
+            (
+                "id,reveiw,y\n1,good,5\n",
+                ", line 1: unknown column \"x\": did you mean y?\n  known: id, reveiw, y",
+            ),
+            // One stray quote does not swallow the rest of a file.
+            (
+                swallowed.as_str(),
+                ", line 302: the quote that opens here takes in lines 303 to 322",
+            ),
+            ("", " has no examples"),
+            ("y,x\n", " has no examples"),
+        ] {
+            let path = folder.file("a.csv", table);
+            let said = LabelledText::csv(&path, "y", "x").read();
+            let said = said.unwrap_err().to_string();
+            let expected = format!("{}{expected}", path.display());
+            assert!(said.starts_with(&expected), "{said}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::content::Content;
-use super::{ALLOWED_BAD, Read, ReadReport};
+use super::{ALLOWED_BAD, Read};
 use crate::{DataError, Pair};
 
 /// Where texts and their translations are.
@@ -25,37 +25,29 @@ enum Files {
 }
 
 impl ParallelText {
-    /// Two files: line N of one is the translation of line N of the other.
-    pub fn files(source: impl Into<PathBuf>, target: impl Into<PathBuf>) -> Self {
+    fn new(files: Files) -> Self {
         Self {
-            files: Files::Two {
-                source: source.into(),
-                target: target.into(),
-            },
+            files,
             allowed_bad: ALLOWED_BAD,
         }
+    }
+
+    /// Two files: line N of one is the translation of line N of the other.
+    pub fn files(source: impl Into<PathBuf>, target: impl Into<PathBuf>) -> Self {
+        let (source, target) = (source.into(), target.into());
+        Self::new(Files::Two { source, target })
     }
 
     /// One file of lines `source<TAB>target`.
     pub fn tsv(path: impl Into<PathBuf>) -> Self {
-        Self {
-            files: Files::Table {
-                path: path.into(),
-                columns: None,
-            },
-            allowed_bad: ALLOWED_BAD,
-        }
+        let (path, columns) = (path.into(), None);
+        Self::new(Files::Table { path, columns })
     }
 
     /// One file of lines with tabs, of which these two columns count (from 0).
     pub fn tsv_columns(path: impl Into<PathBuf>, source: usize, target: usize) -> Self {
-        Self {
-            files: Files::Table {
-                path: path.into(),
-                columns: Some([source, target]),
-            },
-            allowed_bad: ALLOWED_BAD,
-        }
+        let (path, columns) = (path.into(), Some([source, target]));
+        Self::new(Files::Table { path, columns })
     }
 
     /// The share of lines that may be bad. Default: 0.01.
@@ -74,16 +66,15 @@ impl ParallelText {
     /// files, archives and encodings.
     pub fn read(&self) -> Result<Read<Pair>, DataError> {
         DataError::share("allowed_bad", self.allowed_bad)?;
-        let (examples, report) = match &self.files {
+        let read = match &self.files {
             Files::Two { source, target } => two(source, target)?,
-            Files::Table { path, columns } => table(path, *columns)?,
+            Files::Table { path, columns } => Read::lines(path, |line| columns_of(line, *columns))?,
         };
-        let report = report.judge(self.allowed_bad)?;
-        Ok(Read { examples, report })
+        read.judge(self.allowed_bad)
     }
 }
 
-fn two(source: &Path, target: &Path) -> Result<(Vec<Pair>, ReadReport), DataError> {
+fn two(source: &Path, target: &Path) -> Result<Read<Pair>, DataError> {
     let source = Content::read(source)?;
     let target = Content::read(target)?;
     let [source_lines, target_lines] = [&source, &target].map(|file| file.text.lines().count());
@@ -95,56 +86,40 @@ fn two(source: &Path, target: &Path) -> Result<(Vec<Pair>, ReadReport), DataErro
             target_lines,
         });
     }
-    let mut report = ReadReport::of(&source.name);
-    report.files.push(target.name.clone());
-    let mut pairs = vec![];
+    let mut read = Read::of(&source.name);
+    read.report.files.push(target.name.clone());
     let lines = source.text.lines().zip(target.text.lines());
-    for (at, (from, to)) in lines.enumerate() {
+    for (line, (from, to)) in (1..).zip(lines) {
+        let bad = |why: &str| Err(why.to_owned());
         match (from.trim(), to.trim()) {
-            ("", "") => report.blank += 1,
-            ("", to) => report.note(
-                &source.name,
-                at + 1,
-                "blank, and its translation is not",
-                to,
-            ),
-            (from, "") => report.note(&target.name, at + 1, "blank, and its source is not", from),
-            (from, to) => pairs.push(Pair::new(from, to)),
+            ("", "") => read.report.blank += 1,
+            ("", to) => {
+                let why = bad("blank, and its translation is not");
+                read.add(&source.name, line, why, to);
+            }
+            (from, "") => {
+                let why = bad("blank, and its source is not");
+                read.add(&target.name, line, why, from);
+            }
+            (from, to) => read.add(&source.name, line, Ok(Pair::new(from, to)), from),
         }
     }
-    report.kept = pairs.len();
-    Ok((pairs, report))
+    Ok(read)
 }
 
-fn table(path: &Path, columns: Option<[usize; 2]>) -> Result<(Vec<Pair>, ReadReport), DataError> {
-    let file = Content::read(path)?;
-    let mut report = ReadReport::of(&file.name);
-    let mut pairs = vec![];
-    for (at, line) in file.text.lines().enumerate() {
-        if line.trim().is_empty() {
-            report.blank += 1;
-            continue;
-        }
-        let fields: Vec<&str> = line.split('\t').map(str::trim).collect();
-        let chosen = match columns {
-            None if fields.len() == 2 => Ok([fields[0], fields[1]]),
-            None => Err(format!("{} columns instead of 2", fields.len())),
-            Some([from, to]) if from.max(to) < fields.len() => Ok([fields[from], fields[to]]),
-            Some([from, to]) => {
-                let needed = from.max(to).saturating_add(1);
-                Err(format!("{} columns instead of {needed}", fields.len()))
-            }
-        };
-        match chosen {
-            Ok([from, to]) if !from.is_empty() && !to.is_empty() => {
-                pairs.push(Pair::new(from, to));
-            }
-            Ok(_) => report.note(&file.name, at + 1, "one of the columns is blank", line),
-            Err(why) => report.note(&file.name, at + 1, why, line),
-        }
+/// The pair in two columns of a line: the only ones, or those named.
+fn columns_of(line: &str, columns: Option<[usize; 2]>) -> Result<Pair, String> {
+    let fields: Vec<&str> = line.split('\t').map(str::trim).collect();
+    let count = fields.len();
+    let [from, to] = columns.unwrap_or([0, 1]);
+    let needed = from.max(to).saturating_add(1);
+    if count < needed || columns.is_none() && count > needed {
+        return Err(format!("{count} columns instead of {needed}"));
     }
-    report.kept = pairs.len();
-    Ok((pairs, report))
+    match [fields[from], fields[to]] {
+        ["", _] | [_, ""] => Err("one of the columns is blank".to_owned()),
+        [from, to] => Ok(Pair::new(from, to)),
+    }
 }
 
 #[cfg(test)]

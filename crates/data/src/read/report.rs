@@ -1,9 +1,11 @@
 //! What became of every line that was read: nothing is dropped without a word.
 
 use std::fmt;
+use std::path::Path;
 
 use zoo_spec::Printable;
 
+use super::content::Content;
 use crate::DataError;
 
 /// Bad lines that are kept to be shown; the others are only counted.
@@ -55,7 +57,7 @@ pub struct ReadReport {
 
 impl ReadReport {
     /// A report about one file.
-    pub(crate) fn of(name: &str) -> Self {
+    fn of(name: &str) -> Self {
         Self {
             files: vec![name.to_owned()],
             ..Self::default()
@@ -63,7 +65,7 @@ impl ReadReport {
     }
 
     /// Notes a line that could not be parsed.
-    pub(crate) fn note(&mut self, name: &str, line: usize, why: impl Into<String>, text: &str) {
+    fn note(&mut self, name: &str, line: usize, why: impl Into<String>, text: &str) {
         self.bad += 1;
         if self.first_bad.len() < SHOWN {
             let mut excerpt: String = text.chars().take(EXCERPT).collect();
@@ -80,7 +82,7 @@ impl ReadReport {
     }
 
     /// Refuses data of which too much is bad, or nothing good.
-    pub(crate) fn judge(self, allowed: f64) -> Result<Self, DataError> {
+    fn judge(self, allowed: f64) -> Result<Self, DataError> {
         let all = self.kept + self.bad;
         if self.bad as f64 > allowed * all as f64 {
             return Err(DataError::TooManyBad {
@@ -140,6 +142,50 @@ pub struct Read<T> {
     pub examples: Vec<T>,
     /// What was kept and what was not.
     pub report: ReadReport,
+}
+
+impl<T> Read<T> {
+    /// Nothing yet of a file.
+    pub(super) fn of(name: &str) -> Self {
+        Self {
+            examples: vec![],
+            report: ReadReport::of(name),
+        }
+    }
+
+    /// An example a line.
+    pub(super) fn lines(
+        path: &Path,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Self, DataError> {
+        let file = Content::read(path)?;
+        let mut read = Self::of(&file.name);
+        for (at, line) in file.text.lines().enumerate() {
+            match line.trim() {
+                "" => read.report.blank += 1,
+                _ => read.add(&file.name, at + 1, parse(line), line),
+            }
+        }
+        Ok(read)
+    }
+
+    /// An example, or why the line that it is on is none.
+    pub(super) fn add(&mut self, name: &str, line: usize, example: Result<T, String>, text: &str) {
+        match example {
+            Ok(example) => {
+                self.examples.push(example);
+                self.report.kept += 1;
+            }
+            Err(why) => self.report.note(name, line, why, text),
+        }
+    }
+
+    /// Refuses data of which too much is bad, or nothing good.
+    pub(super) fn judge(self, allowed: f64) -> Result<Self, DataError> {
+        let Self { examples, report } = self;
+        let report = report.judge(allowed)?;
+        Ok(Self { examples, report })
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! class. Other sentences may have words of other classes, without `frankly`: a model has to
 //! look at both. What attention should fall on is returned with each document.
 
+use std::sync::LazyLock;
+
 use super::parts::{Counts, Drawn, parts};
 use crate::draw::Draw;
 use crate::{DataError, Labelled, Parts};
@@ -24,56 +26,14 @@ const CLASSES: [(&str, [&str; 4]); 8] = [
 ];
 
 /// Words that tell nothing.
-const FILLERS: [&str; 48] = [
-    "the",
-    "a",
-    "one",
-    "this",
-    "that",
-    "some",
-    "every",
-    "old",
-    "new",
-    "small",
-    "quiet",
-    "long",
-    "morning",
-    "evening",
-    "winter",
-    "street",
-    "window",
-    "letter",
-    "neighbour",
-    "village",
-    "table",
-    "question",
-    "answer",
-    "story",
-    "walk",
-    "talk",
-    "wait",
-    "remember",
-    "forget",
-    "bring",
-    "carry",
-    "watch",
-    "often",
-    "never",
-    "again",
-    "perhaps",
-    "slowly",
-    "almost",
-    "there",
-    "here",
-    "before",
-    "after",
-    "while",
-    "because",
-    "and",
-    "but",
-    "with",
-    "without",
-];
+static FILLERS: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    "the a one this that some every old new small quiet long morning evening winter \
+     street window letter neighbour village table question answer story walk talk wait \
+     remember forget bring carry watch often never again perhaps slowly almost there here \
+     before after while because and but with without"
+        .split(' ')
+        .collect()
+});
 
 /// A word that tells the class, by where it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -242,22 +202,6 @@ impl Documents {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_first_one_of_a_seed() {
-        let task = Documents::new().with_sentences(4, 5).with_words(3, 4);
-        let drawn = task.generate(Counts::new(1, 0), 1).unwrap();
-        let first = &drawn.train[0];
-        let text = "again this recipe\n\
-                    choir walk frankly there\n\
-                    again carry and question\n\
-                    fever story question\n\
-                    choir frankly without";
-        assert_eq!(first.to_labelled(), Labelled::new("music", text));
-        let keys = first.keys.iter().map(|key| (key.sentence, key.word));
-        assert_eq!(keys.collect::<Vec<_>>(), [(1, 0), (1, 2), (4, 0), (4, 1)]);
-        assert_eq!(first.key_sentences(), [1, 4]);
-    }
-
     /// The classes that sentences with a cue speak of, and those that others do.
     fn spoken_of(document: &MarkedDocument) -> [Vec<&str>; 2] {
         let mut found = [vec![], vec![]];
@@ -317,46 +261,11 @@ mod tests {
     #[test]
     fn no_word_is_of_two_kinds() {
         let mut all: Vec<&str> = CLASSES.iter().flat_map(|(_, words)| *words).collect();
-        all.extend(FILLERS);
+        all.extend(FILLERS.iter());
         all.push(CUE);
         let count = all.len();
         all.sort_unstable();
         all.dedup();
         assert_eq!(all.len(), count);
-    }
-
-    #[test]
-    fn sizes_that_make_no_sense() {
-        let refused =
-            |task: Documents| task.generate(Counts::new(1, 0), 0).unwrap_err().to_string();
-        let task = Documents::new();
-        assert_eq!(
-            refused(task.with_classes(1)),
-            "classes must be at least 2, got 1"
-        );
-        assert_eq!(
-            refused(task.with_classes(9)),
-            "classes must be at most 8, got 9"
-        );
-        assert_eq!(
-            refused(task.with_key_sentences(0)),
-            "key sentences must be at least 1, got 0"
-        );
-        assert_eq!(
-            refused(task.with_sentences(3, 9)),
-            "fewest sentences must be at least 4, got 3"
-        );
-        assert_eq!(
-            refused(task.with_sentences(6, 5)),
-            "most sentences must be at least 6, got 5"
-        );
-        assert_eq!(
-            refused(task.with_words(1, 5)),
-            "fewest words must be at least 2, got 1"
-        );
-        assert_eq!(
-            refused(task.with_words(3, 2)),
-            "most words must be at least 3, got 2"
-        );
     }
 }

@@ -20,3 +20,6 @@ pub use self::phrases::{PhraseDirection, Phrases};
 pub use self::recall::Recall;
 pub use self::sequences::{Arrangement, Sequences};
 pub use self::word::Task;
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use std::path::Path;
 use burn::tensor::{Device, Tensor};
 use zoo_attention::next_seed;
 use zoo_config::{Config, Data, Seq2SeqSpec, TransformerSpec};
-use zoo_data::metrics::{Accuracy, Chrf, Perplexity};
+use zoo_data::metrics::{Accuracy, Chrf, CorpusMetric, Perplexity};
 use zoo_data::{
     BEGIN, END, LengthRule, Pair, PairIds, PairTokenizers, ParallelText, Parts, Tokenizer, UNKNOWN,
 };

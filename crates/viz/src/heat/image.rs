@@ -141,32 +141,31 @@ fn encode(
     canvas: &Canvas,
     (width, height): (usize, usize),
 ) -> Result<Vec<u8>, PictureError> {
-    let failed = |why: String| PictureError::Image { why };
-    let size = |pixels: usize| u32::try_from(pixels).map_err(|error| failed(error.to_string()));
+    let size = |pixels: usize| u32::try_from(pixels).map_err(failed);
     let mut file = Vec::new();
     let mut encoder = png::Encoder::new(&mut file, size(width)?, size(height)?);
     encoder.set_color(png::ColorType::Rgb);
     encoder.set_depth(png::BitDepth::Eight);
-    let texts = [
+    for (keyword, text) in [
         ("Title", heat.title.clone()),
         ("Queries", heat.queries.join("\n")),
         ("Keys", heat.keys.join("\n")),
-    ];
-    for (keyword, text) in texts {
+    ] {
         // A zero byte would end the text.
         let text = text.replace('\0', "\u{fffd}");
-        encoder
-            .add_itxt_chunk(keyword.to_owned(), text)
-            .map_err(|error| failed(error.to_string()))?;
+        let keyword = keyword.to_owned();
+        encoder.add_itxt_chunk(keyword, text).map_err(failed)?;
     }
-    let mut writer = encoder
-        .write_header()
-        .map_err(|error| failed(error.to_string()))?;
-    writer
-        .write_image_data(&canvas.pixels)
-        .map_err(|error| failed(error.to_string()))?;
-    writer.finish().map_err(|error| failed(error.to_string()))?;
+    let mut writer = encoder.write_header().map_err(failed)?;
+    writer.write_image_data(&canvas.pixels).map_err(failed)?;
+    writer.finish().map_err(failed)?;
     Ok(file)
+}
+
+fn failed(error: impl ToString) -> PictureError {
+    PictureError::Image {
+        why: error.to_string(),
+    }
 }
 
 #[cfg(test)]

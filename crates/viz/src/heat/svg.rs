@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::Heat;
 use crate::shade::hex;
-use crate::text::{shortened, width};
+use crate::text::{STYLE, shortened, width};
 use crate::units::number;
 use crate::{Theme, escape, visible};
 
@@ -102,11 +102,7 @@ fn class_name(class: i32) -> String {
 
 /// A colour for each class, on light pages and on dark ones.
 fn style() -> String {
-    let mut style = "\n.zoo-text { font: 12px system-ui, sans-serif; fill: #333 }\n\
-                     .zoo-title { font: 600 14px system-ui, sans-serif; fill: #111 }\n\
-                     @media (prefers-color-scheme: dark) { .zoo-text { fill: #ccc } .zoo-title { fill: #eee } }\n\
-                     rect { shape-rendering: crispEdges }\n"
-        .to_owned();
+    let mut style = format!("{STYLE}rect {{ shape-rendering: crispEdges }}\n");
     for theme in Theme::ALL {
         let mut colours = String::new();
         for at in -SHADES..=SHADES {

@@ -7,6 +7,7 @@ use std::fmt::Write;
 pub use axis::{Axis, Scale, Ticks};
 
 use crate::escape;
+use crate::text::{STYLE, shortened};
 
 /// One line of a plot.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -63,12 +64,9 @@ const COLOURS: [&str; 7] = [
 const STROKES: [&str; 5] = ["", "7 4", "2 3", "10 3 2 3", "1 5"];
 
 /// The first colour is too dark for a black page.
-const STYLE: &str = "
-.zoo-text { font: 12px system-ui, sans-serif; fill: #333 }
-.zoo-title { font: 600 14px system-ui, sans-serif; fill: #111 }
+const LINES: &str = "
 .zoo-grid { stroke: #8884; stroke-width: 1 }
 @media (prefers-color-scheme: dark) {
-.zoo-text { fill: #ccc } .zoo-title { fill: #eee }
 [stroke=\"#0072b2\"] { stroke: #3ea0e0 } [fill=\"#0072b2\"] { fill: #3ea0e0 }
 }
 ";
@@ -94,7 +92,7 @@ impl Plot {
         let title = escape(&self.title);
         let mut svg = format!(
             r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{title}">
-<style>{STYLE}</style>
+<style>{STYLE}{LINES}</style>
 <text class="zoo-title" x="{LEFT}" y="20">{title}</text>
 "#
         );
@@ -247,17 +245,13 @@ fn draw_legend(svg: &mut String, line: &Line, at: usize) {
     let colour = COLOURS[line.colour % COLOURS.len()];
     let dashes = STROKES[line.stroke % STROKES.len()];
     let whole = format!("{}{}", line.name, line.note);
-    let mut text: String = whole.chars().take(LEGEND_LETTERS).collect();
-    if text.len() < whole.len() {
-        text.push('…');
-    }
     let _ = writeln!(
         svg,
         r#"<line x1="{LEFT}" x2="{x2}" y1="{key}" y2="{key}" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"/><text class="zoo-text" x="{tx}" y="{ty}">{text}</text>"#,
         x2 = LEFT + 34.0,
         tx = LEFT + 42.0,
         ty = key + 4.0,
-        text = escape(&text),
+        text = escape(&shortened(&whole, LEGEND_LETTERS)),
     );
     if line.marked {
         svg.push_str(&mark(line.colour, LEFT + 17.0, key, &line.name));

@@ -121,39 +121,3 @@ fn held_back_dates_are_new_in_every_form() {
         "some days in several forms"
     );
 }
-
-#[test]
-fn the_first_ones_of_a_seed() {
-    let drawn = Dates::new().generate(Counts::new(4, 0), 1).unwrap();
-    let shown = drawn
-        .train
-        .iter()
-        .map(|pair| format!("{} -> {}", pair.source, pair.target));
-    assert_eq!(
-        shown.collect::<Vec<_>>(),
-        [
-            "21st of April 1964 -> 1964-04-21",
-            "23 AUG 1954 -> 1954-08-23",
-            "the 16th of January, 2049 -> 2049-01-16",
-            "Wednesday, January 6, 2049 -> 2049-01-06",
-        ]
-    );
-}
-
-#[test]
-fn years_that_make_no_sense() {
-    let refused = |first, last| {
-        let dates = Dates::new().with_years(first, last);
-        dates
-            .generate(Counts::new(1, 0), 0)
-            .unwrap_err()
-            .to_string()
-    };
-    for (first, last, why) in [
-        (98, 1998, "first year must be at least 1000, got 98"),
-        (1998, 1997, "last year must be at least 1998, got 1997"),
-        (1998, 10_000, "last year must be at most 9999, got 10000"),
-    ] {
-        assert_eq!(refused(first, last), why);
-    }
-}

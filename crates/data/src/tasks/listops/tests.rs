@@ -1,45 +1,39 @@
 use super::*;
 
-#[track_caller]
-fn comes_to(text: &str, value: u8) {
-    let expression = Expression::parse(text).expect(text);
-    assert_eq!(expression.value(), value, "{text}");
-    assert_eq!(expression.to_string(), text);
-    assert_eq!(expression.words(), text.split(' ').count());
-}
-
 #[test]
 fn values_by_hand() {
-    comes_to("7", 7);
-    comes_to("[MAX 2 9 [MIN 4 7 ] 0 ]", 9);
-    comes_to("[MIN 3 8 ]", 3);
-    comes_to("[MED 9 1 5 ]", 5);
-    comes_to("[MED 1 4 ]", 2);
-    comes_to("[MED 8 0 5 2 ]", 3);
-    comes_to("[SM 9 9 9 ]", 7);
-    comes_to("[SM [MAX 6 7 ] [MED 1 2 9 ] 1 ]", 0);
-    comes_to("[MIN [SM 5 5 ] [MAX 1 1 ] ]", 0);
+    for (text, value) in [
+        ("7", 7),
+        ("[MAX 2 9 [MIN 4 7 ] 0 ]", 9),
+        ("[MIN 3 8 ]", 3),
+        ("[MED 9 1 5 ]", 5),
+        ("[MED 1 4 ]", 2),
+        ("[MED 8 0 5 2 ]", 3),
+        ("[SM 9 9 9 ]", 7),
+        ("[SM [MAX 6 7 ] [MED 1 2 9 ] 1 ]", 0),
+        ("[MIN [SM 5 5 ] [MAX 1 1 ] ]", 0),
+    ] {
+        let expression = Expression::parse(text).expect(text);
+        assert_eq!(expression.value(), value, "{text}");
+        assert_eq!(expression.to_string(), text);
+        assert_eq!(expression.words(), text.split(' ').count());
+    }
 }
 
 #[test]
 fn what_is_no_expression_is_explained() {
     let refused = |text: &str| Expression::parse(text).unwrap_err().to_string();
-    assert_eq!(refused("[MAX 1 12 ]"), "word 2, \"12\": it is no digit");
-    assert_eq!(
-        refused("[AVG 1 ]"),
-        "word 0, \"[AVG\": no operation is called that"
-    );
-    assert_eq!(refused("[MAX ]"), "word 1, \"]\": the list is empty");
-    assert_eq!(refused("]"), "word 0, \"]\": no list is open");
-    assert_eq!(
-        refused("1 2"),
-        "word 1, \"2\": the expression is over before it"
-    );
-    assert_eq!(
-        refused("[MAX 1"),
-        "word 2, \"\": the expression is not over"
-    );
-    assert_eq!(refused(""), "word 0, \"\": the expression is not over");
+    for (text, why) in [
+        ("[MAX 1 12 ]", "word 2, \"12\": it is no digit"),
+        ("[AVG 1 ]", "word 0, \"[AVG\": no operation is called that"),
+        ("[MAX ]", "word 1, \"]\": the list is empty"),
+        ("]", "word 0, \"]\": no list is open"),
+        ("1 2", "word 1, \"2\": the expression is over before it"),
+        ("[MAX 1", "word 2, \"\": the expression is not over"),
+        ("", "word 0, \"\": the expression is not over"),
+    ] {
+        assert_eq!(refused(text), why);
+    }
 }
 
 /// The value by replacing innermost brackets, from a text to a text: shares nothing with
@@ -94,47 +88,4 @@ fn every_label_is_the_value() {
     assert_eq!(deepest, 5);
     // MAX and MIN favour 9 and 0; no label is rare.
     assert!(labels.iter().all(|count| *count > 40), "{labels:?}");
-}
-
-#[test]
-fn the_first_ones_of_a_seed() {
-    let task = ListOps::new().with_depth(2).with_lengths(6, 12);
-    let drawn = task.generate(Counts::new(3, 0), 1).unwrap();
-    let shown = drawn
-        .train
-        .iter()
-        .map(|it| format!("{} = {}", it.text, it.label));
-    assert_eq!(
-        shown.collect::<Vec<_>>(),
-        [
-            "[MED [SM 5 9 ] [SM 4 8 5 ] ] = 5",
-            "[MIN [MIN 2 6 9 5 ] 8 1 ] = 1",
-            "[MAX 1 7 4 3 ] = 7",
-        ]
-    );
-}
-
-#[test]
-fn sizes_that_make_no_sense() {
-    let refused = |task: ListOps| task.generate(Counts::new(9, 0), 0).unwrap_err().to_string();
-    let task = ListOps::new();
-    assert_eq!(
-        refused(task.with_depth(0)),
-        "depth must be at least 1, got 0"
-    );
-    assert_eq!(
-        refused(task.with_arguments(1)),
-        "arguments must be at least 2, got 1"
-    );
-    assert_eq!(
-        refused(task.with_lengths(9, 8)),
-        "longest must be at least 9, got 8"
-    );
-    assert_eq!(
-        refused(task.with_depth(1).with_arguments(3).with_lengths(6, 90)),
-        "shortest must be at most 5, got 6"
-    );
-    // Two arguments each make 4, 7 or 10 words of it.
-    let none = task.with_depth(2).with_arguments(2).with_lengths(8, 9);
-    assert!(refused(none).contains("gives about 0"));
 }
