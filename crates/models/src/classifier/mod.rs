@@ -90,16 +90,12 @@ impl Classifier {
         self.forward_noting(tokens, None)
     }
 
-    /// [`forward`](Self::forward), and the mean entropy of the attention weights, `[1]`, to be
-    /// added to a loss.
+    /// The logits, and the mean entropy of the attention weights: see
+    /// [`Gpt::forward_with_entropy`](crate::Gpt::forward_with_entropy).
     ///
     /// # Errors
     ///
     /// [`NoEntropy`] for a mechanism whose weights do not sum to one.
-    ///
-    /// # Panics
-    ///
-    /// As [`forward`](Self::forward).
     pub fn forward_with_entropy(
         &self,
         tokens: &Tokens,

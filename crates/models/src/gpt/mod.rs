@@ -124,11 +124,6 @@ impl Gpt {
         }
     }
 
-    /// How many numbers it has learned.
-    pub fn parameters(&self) -> usize {
-        self.summary().parameters()
-    }
-
     /// Floating-point operations of the matmuls of one forward pass over `batch` sequences of
     /// `seq` tokens.
     ///
@@ -171,6 +166,11 @@ impl Gpt {
             )
             .with("norm", format!("{d_model}"), self.norm.num_params())
             .with("head", head, self.head.num_params())
+    }
+
+    /// The number of its parameters.
+    pub fn parameters(&self) -> usize {
+        self.summary().parameters()
     }
 
     /// Tokens with their places, `[batch, seq, d_model]`.

@@ -51,16 +51,16 @@ pub(super) fn forward<E: Float, N: Size, M: Numeric>(
     for i in 0..rows {
         most[i] = LOWEST;
         sum[i] = 0.0f32;
-        #[unroll]
-        for part in 0..parts {
-            sums[i * parts + part] = Four::new(0.0f32);
-        }
         if !is_plain {
             if call.threshold > 0u32 {
                 let by = drawn_by(&own.head, own.first + down + i * side, table, call);
                 low[i] = by.low;
                 high[i] = by.high;
             }
+        }
+        #[unroll]
+        for part in 0..parts {
+            sums[i * parts + part] = Four::new(0.0f32);
         }
     }
 
