@@ -15,7 +15,7 @@ use burn::nn::loss::CrossEntropyLossConfig;
 use burn::optim::{AdamConfig, GradientsParams};
 use burn::tensor::{Int, Tensor};
 use zoo_backend::Opened;
-use zoo_data::tasks::{Counts, Documents as Task, MarkedDocument};
+use zoo_data::tasks::{Documents as Task, Generate, MarkedDocument};
 use zoo_data::{Labelled, Labels, TokenizerConfig};
 use zoo_models::{Documents, HanConfig};
 
@@ -26,9 +26,19 @@ fn main() -> ExitCode {
 fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
     let plain = &opened.device;
     let device = &plain.clone().autodiff();
-    let task = Task::new().with_classes(3).with_key_sentences(1);
-    let task = task.with_decoys(0).with_sentences(3, 4).with_words(4, 6);
-    let parts = task.generate(Counts::new(300, 50), 7)?;
+    let task = Task {
+        classes: 3,
+        key_sentences: 1,
+        decoys: 0,
+        min_sentences: 3,
+        max_sentences: 4,
+        min_words: 4,
+        max_words: 6,
+        train_size: 300,
+        valid_size: 50,
+        test_size: 0,
+    };
+    let parts = task.generate(7)?;
     let texts: Vec<Labelled> = (parts.train.iter().map(MarkedDocument::to_labelled)).collect();
     let labels = Labels::of(&texts)?;
     let classes = labels.numbers("train", &texts)?;

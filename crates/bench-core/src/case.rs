@@ -4,10 +4,9 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result};
 use zoo_oracle::{Input, Problem, catalogue, find, only_measured};
-use zoo_spec::{Mechanism, MechanismConfig, UnknownWord};
+use zoo_spec::{Mechanism, MechanismConfig, UnknownWord, words};
 
 use crate::model::Setup;
-use crate::words::words;
 
 /// What computes a case, in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

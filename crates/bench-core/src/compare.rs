@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
+use zoo_spec::words;
+
 use crate::pool::{Pooled, distinct};
 use crate::record::CaseId;
 use crate::table::{Cell, drawn};
-use crate::words::words;
 
 /// What became of one case from one run to the other.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,6 +1,6 @@
 //! Cases that misbehave, for tests of what becomes of them.
 
-crate::words::words! {
+zoo_spec::words! {
     /// A case that misbehaves on purpose, so that tests can show what becomes of one.
     pub enum Fault: "fault" {
         /// Never ends.

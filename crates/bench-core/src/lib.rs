@@ -32,5 +32,4 @@ pub mod rival;
 pub mod run;
 pub mod table;
 pub mod units;
-mod words;
 mod work;

@@ -15,7 +15,7 @@ use crate::case::{Case, Pass, Task, queries_to_check};
 use crate::model::{Model, Setup};
 use crate::run::Environment;
 
-crate::words::words! {
+zoo_spec::words! {
     /// What PyTorch is asked for.
     pub enum Way: "way" {
         /// `scaled_dot_product_attention`, its fused kernels.

@@ -1,7 +1,9 @@
 //! Examples as tokens.
 
+use zoo_config::Sentences;
+
 use crate::{
-    BEGIN, DataError, END, Labelled, Labels, Pair, PairTokenizers, SentenceRule, Tokenizer,
+    BEGIN, DataError, END, Labelled, Labels, Pair, PairTokenizers, Tokenizer, split_sentences,
 };
 
 /// A text and what is to be made of it, as tokens.
@@ -167,12 +169,12 @@ impl Tokenizer {
         part: &str,
         examples: &[Labelled],
         labels: &Labels,
-        rule: SentenceRule,
+        by: Sentences,
     ) -> Result<Vec<DocumentIds>, DataError> {
         let numbers = labels.numbers(part, examples)?;
         let documents: Vec<Vec<&str>> = examples
             .iter()
-            .map(|example| rule.split(&example.text))
+            .map(|example| split_sentences(&example.text, by))
             .collect();
         let all = documents.iter().flatten().copied();
         let mut ids = self.encode_all(all)?.into_iter();
@@ -220,9 +222,8 @@ mod tests {
             Labelled::new("pos", "c c c\n\na\nb b"),
         ];
         let labels = Labels::of(&examples).unwrap();
-        let rule = SentenceRule::Lines;
         let mut ids = tokenizer
-            .encode_documents("training", &examples, &labels, rule)
+            .encode_documents("training", &examples, &labels, Sentences::Lines)
             .unwrap();
         let sentences: Vec<_> = ids.iter().map(|it| it.sentences.clone()).collect();
         assert_eq!(

@@ -19,14 +19,6 @@ pub enum DataError {
         /// Why.
         source: io::Error,
     },
-    /// A file cannot be written.
-    #[error("cannot write {}: {source}", path.display())]
-    Write {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
     /// A text is in another encoding, or no text.
     #[error("{}, {wrong}", Printable(name))]
     Encoding {

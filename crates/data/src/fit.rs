@@ -2,21 +2,15 @@
 
 use std::fmt;
 
-use crate::words::words;
 use crate::{DataError, Encoded};
 
-words! {
-    /// What is done with an example that is too long.
-    #[derive(Default)]
-    pub enum LengthRule of "length rule" {
-        /// It is an error.
-        #[default]
-        Refuse = "refuse",
-        /// It is cut.
-        Shorten = "shorten",
-        /// It is left out.
-        LeaveOut = "leave-out",
-    }
+/// What is done with an example that is too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LengthRule {
+    /// It is cut.
+    Shorten,
+    /// It is left out.
+    LeaveOut,
 }
 
 impl LengthRule {
@@ -25,8 +19,7 @@ impl LengthRule {
     ///
     /// # Errors
     ///
-    /// [`DataError::TooLong`] with the first, if they are refused; [`DataError::Empty`] if all
-    /// are left out.
+    /// [`DataError::Empty`] if all are left out.
     pub fn apply<T: Encoded>(
         self,
         examples: &mut Vec<T>,
@@ -35,15 +28,6 @@ impl LengthRule {
         let too_long = |example: &T| example.extent().width > longest;
         let count = examples.iter().filter(|example| too_long(example)).count();
         match self {
-            Self::Refuse => {
-                if let Some(example) = examples.iter().position(too_long) {
-                    return Err(DataError::TooLong {
-                        example,
-                        length: examples[example].extent().width,
-                        longest,
-                    });
-                }
-            }
             Self::Shorten => examples.iter_mut().for_each(|it| it.shorten(longest)),
             Self::LeaveOut => {
                 examples.retain(|example| !too_long(example));
@@ -75,7 +59,6 @@ pub struct LengthReport {
 impl fmt::Display for LengthReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let done = match self.rule {
-            LengthRule::Refuse => "refused",
             LengthRule::Shorten => "shortened",
             LengthRule::LeaveOut => "left out",
         };
@@ -113,13 +96,7 @@ mod tests {
             assert_eq!(report, format!("2 examples of more than 4 tokens {said}"));
         }
         let mut some = examples(&[3, 5, 4, 9]);
-        let error = LengthRule::Refuse.apply(&mut some, 4).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "example 1 has 5 tokens, and at most 4 are allowed: shorten it, leave it out, or \
-             allow more"
-        );
-        assert_eq!(LengthRule::Refuse.apply(&mut some, 9).unwrap().count, 0);
+        assert_eq!(LengthRule::LeaveOut.apply(&mut some, 9).unwrap().count, 0);
         let error = LengthRule::LeaveOut.apply(&mut some, 2).unwrap_err();
         assert_eq!(
             error.to_string(),

@@ -21,17 +21,12 @@ impl Labels {
     pub fn of(train: &[Labelled]) -> Result<Self, DataError> {
         let names: BTreeSet<&str> = train.iter().map(|it| it.label.as_str()).collect();
         let mut names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+        let what = "the training data".to_owned();
         match names.as_slice() {
-            [] => {
-                return Err(DataError::Empty {
-                    what: "the training data".to_owned(),
-                });
-            }
+            [] => return Err(DataError::Empty { what }),
             [label] => {
-                return Err(DataError::OneLabel {
-                    what: "the training data".to_owned(),
-                    label: label.clone(),
-                });
+                let label = label.clone();
+                return Err(DataError::OneLabel { what, label });
             }
             _ => {}
         }
@@ -39,15 +34,6 @@ impl Labels {
             names.sort_by_key(|name| name.parse::<i64>().unwrap_or(0));
         }
         Ok(Self(names))
-    }
-
-    /// That every label of a part was there to be learned.
-    ///
-    /// # Errors
-    ///
-    /// [`DataError::UnseenLabel`] with the first that was not.
-    pub fn check(&self, part: &str, examples: &[Labelled]) -> Result<(), DataError> {
-        self.numbers(part, examples).map(drop)
     }
 
     /// The number of each example's class.
@@ -69,11 +55,6 @@ impl Labels {
                 })
         };
         examples.iter().map(number).collect()
-    }
-
-    /// The number of a class.
-    pub fn index(&self, label: &str) -> Option<usize> {
-        self.0.iter().position(|name| name == label)
     }
 
     /// The name of a class.
@@ -104,19 +85,15 @@ mod tests {
         assert_eq!(labels.names(), ["-1", "9", "10"]);
         let labels = Labels::of(&documents(&["pos", "neg", "10", "9"])).unwrap();
         assert_eq!(labels.names(), ["10", "9", "neg", "pos"]);
-        assert_eq!(labels.index("neg"), Some(2));
         assert_eq!((labels.name(3), labels.name(4)), (Some("pos"), None));
     }
 
     #[test]
     fn a_label_that_was_not_learned_is_named() {
         let labels = Labels::of(&documents(&["neg", "pos"])).unwrap();
-        assert!(
-            labels
-                .check("validation", &documents(&["pos", "neg"]))
-                .is_ok()
-        );
-        let error = labels.check("validation", &documents(&["pos", "neutral"]));
+        let numbers = labels.numbers("validation", &documents(&["pos", "neg"]));
+        assert_eq!(numbers.unwrap(), [1, 0]);
+        let error = labels.numbers("validation", &documents(&["pos", "neutral"]));
         assert_eq!(
             error.unwrap_err().to_string(),
             "the label \"neutral\" is in the validation data and not in the training data, which \

@@ -3,7 +3,7 @@
 //! - [`ParallelText`], [`LabelledText`], [`plain_text`]: examples from files, packed or not, with a
 //!   [`ReadReport`] of what could not be used;
 //! - [`tasks`]: examples made up by a seed;
-//! - [`Split`], [`Labels`], [`SentenceRule`]: what is held back, what classes there are, where
+//! - [`Split`], [`Labels`], [`split_sentences`]: what is held back, what classes there are, where
 //!   sentences end;
 //! - [`TokenizerConfig`]: text as tokens and back;
 //! - [`LengthRule`], [`Batching`], [`Windows`]: what is learned from at each step;
@@ -12,10 +12,14 @@
 //! Everything that is drawn is a function of a seed, on any machine.
 //!
 //! ```
-//! use zoo_data::tasks::{Arrangement, Counts, Sequences};
+//! use zoo_data::tasks::{Arrangement, Sequences};
 //! use zoo_data::{BatchSize, Batching, DataError, Encoded, PairTokenizers, TokenizerConfig};
 //!
-//! let parts = Sequences::new(Arrangement::Reverse).generate(Counts::new(100, 10), 1)?;
+//! let sequences = Sequences {
+//!     train_size: 100,
+//!     ..Sequences::default()
+//! };
+//! let parts = Arrangement::Reverse.generate(&sequences, 1)?;
 //! let tokenizers = PairTokenizers::train_joint(&TokenizerConfig::words(), &parts.train)?;
 //! let pairs = tokenizers.encode(&parts.train)?;
 //! let extents = pairs.iter().map(Encoded::extent).collect();
@@ -27,7 +31,6 @@
 //! ```
 
 mod batch;
-mod draw;
 mod encoded;
 mod error;
 mod example;
@@ -41,18 +44,17 @@ pub mod tasks;
 #[cfg(test)]
 mod test_files;
 mod tokenizer;
-mod words;
 
 pub use batch::{BatchPlan, BatchSize, Batching, Position, Window, Windows};
 pub use encoded::{DocumentIds, Encoded, Extent, LabelledIds, PairIds};
 pub use error::DataError;
-pub use example::{Examples, Labelled, Pair};
+pub use example::{Labelled, Pair};
 pub use fit::{LengthReport, LengthRule};
 pub use labels::Labels;
 pub use read::{BadLine, LabelledText, ParallelText, Read, ReadReport, plain_text};
-pub use sentences::SentenceRule;
+pub use sentences::split_sentences;
 pub use split::{Parts, Split};
 pub use tokenizer::{
-    BEGIN, END, PAD, PairTokenizers, SPECIAL_TOKENS, Tokenizer, TokenizerConfig, TokenizerKind,
-    UNKNOWN, WordRule,
+    BEGIN, END, PAD, PairTokenizers, SPECIAL_TOKENS, Tokenizer, TokenizerConfig, UNKNOWN,
 };
+pub use zoo_config::{Sentences, WordRule};

@@ -1,32 +1,19 @@
 //! Documents as sentences, for models that read them so.
 
-use crate::words::words;
+use zoo_config::Sentences;
 
-words! {
-    /// How a document becomes sentences.
-    #[derive(Default)]
-    pub enum SentenceRule of "sentence rule" {
-        /// A line is a sentence: somebody has split them already.
-        Lines = "lines",
-        /// By marks and what is around them: English, what is written like it, and Chinese.
-        #[default]
-        Marks = "marks",
-    }
-}
-
-impl SentenceRule {
-    /// The sentences of a document, without the blanks around them; none is blank.
-    pub fn split(self, document: &str) -> Vec<&str> {
-        let sentences = match self {
-            Self::Lines => document.lines().collect(),
-            Self::Marks => by_marks(document),
-        };
-        sentences
-            .into_iter()
-            .map(str::trim)
-            .filter(|sentence| !sentence.is_empty())
-            .collect()
-    }
+/// The sentences of a document, without the blanks around them; none is blank. By marks they are
+/// found in English, what is written like it, and Chinese.
+pub fn split_sentences(document: &str, by: Sentences) -> Vec<&str> {
+    let sentences = match by {
+        Sentences::Lines => document.lines().collect(),
+        Sentences::Marks => by_marks(document),
+    };
+    sentences
+        .into_iter()
+        .map(str::trim)
+        .filter(|sentence| !sentence.is_empty())
+        .collect()
 }
 
 /// What a point follows without an end: a name or a number comes next.
@@ -216,55 +203,51 @@ fn is_abbreviation(before: &str, next: &str) -> bool {
 mod tests {
     use super::*;
 
-    #[track_caller]
-    fn splits(expected: &[&str]) {
-        let document = expected.join(" ");
-        assert_eq!(SentenceRule::Marks.split(&document), expected);
+    fn by_marks(document: &str) -> Vec<&str> {
+        split_sentences(document, Sentences::Marks)
     }
 
     #[test]
-    fn marks_end_sentences() {
-        splits(&["It rains.", "Does it?", "Yes!", "Well…", "It did"]);
-        splits(&[
-            "He left...",
-            "She stayed ?!",
-            "\"Why?\"",
-            "(Nobody knows.)",
-            "Good.",
-        ]);
-    }
-
-    #[test]
-    fn points_within_a_sentence_do_not() {
-        splits(&[
-            "Dr. Who met Mrs. Smith at 3.5 km, e.g. in St. Ives.",
-            "They left.",
-        ]);
-        splits(&["See example.com for No. 7 and fig. 3.", "No.", "Then go."]);
-        splits(&["J. S. Bach wrote it.", "So did I.", "Really."]);
-        splits(&[
-            "We met at 5 p.m. on Monday.",
-            "It ended at 6 p.m.",
-            "He works at Foo Inc.",
-            "Fine.",
-        ]);
-        splits(&["\"Is it?\" he asked.", "He waited... and waited."]);
-    }
-
-    #[test]
-    fn tokenized_text_in_small_letters() {
-        splits(&[
-            "damn that bug .",
-            "little do they know . . .",
-            "is it ( really ) ?",
-        ]);
+    fn marks_end_sentences_where_they_are_no_part_of_one() {
+        let cases: [&[&str]; 8] = [
+            &["It rains.", "Does it?", "Yes!", "Well…", "It did"],
+            &[
+                "He left...",
+                "She stayed ?!",
+                "\"Why?\"",
+                "(Nobody knows.)",
+                "Good.",
+            ],
+            &[
+                "Dr. Who met Mrs. Smith at 3.5 km, e.g. in St. Ives.",
+                "They left.",
+            ],
+            &["See example.com for No. 7 and fig. 3.", "No.", "Then go."],
+            &["J. S. Bach wrote it.", "So did I.", "Really."],
+            &[
+                "We met at 5 p.m. on Monday.",
+                "It ended at 6 p.m.",
+                "He works at Foo Inc.",
+                "Fine.",
+            ],
+            &["\"Is it?\" he asked.", "He waited... and waited."],
+            // Tokenized text in small letters.
+            &[
+                "damn that bug .",
+                "little do they know . . .",
+                "is it ( really ) ?",
+            ],
+        ];
+        for expected in cases {
+            assert_eq!(by_marks(&expected.join(" ")), expected);
+        }
     }
 
     #[test]
     fn chinese_needs_no_space() {
         let document = "好久不见！你好吗？我说：“很好。”他走了。It is 3.5元。";
         assert_eq!(
-            SentenceRule::Marks.split(document),
+            by_marks(document),
             [
                 "好久不见！",
                 "你好吗？",
@@ -276,27 +259,17 @@ mod tests {
     }
 
     #[test]
-    fn a_paragraph_ends_a_sentence_and_a_line_does_not() {
+    fn lines_are_sentences_if_they_are_said_to_be() {
         let document = "A title\n\nOne sentence\nover lines. Another\n \nLast\n";
         assert_eq!(
-            SentenceRule::Marks.split(document),
+            by_marks(document),
             ["A title", "One sentence\nover lines.", "Another", "Last"]
         );
-    }
-
-    #[test]
-    fn lines_are_taken_as_they_are() {
         let document = "one . two .\r\n\n three \n";
-        assert_eq!(
-            SentenceRule::Lines.split(document),
-            ["one . two .", "three"]
-        );
-    }
-
-    #[test]
-    fn nothing_is_no_sentence() {
-        for rule in SentenceRule::ALL {
-            assert_eq!(rule.split(" \n\n "), Vec::<&str>::new());
+        let lines = split_sentences(document, Sentences::Lines);
+        assert_eq!(lines, ["one . two .", "three"]);
+        for by in [Sentences::Lines, Sentences::Marks] {
+            assert_eq!(split_sentences(" \n\n ", by), Vec::<&str>::new());
         }
     }
 
@@ -304,10 +277,9 @@ mod tests {
     fn long_rows_of_marks_take_no_longer() {
         for end in [".x", ". x", ".", "。x", " . x"] {
             let document = format!("a{}{end}", ".".repeat(200_000));
-            let sentences = SentenceRule::Marks.split(&document);
-            assert!(!sentences.is_empty(), "{end:?}");
+            assert!(!by_marks(&document).is_empty(), "{end:?}");
         }
         let spaces = format!("a{} {} b", ".".repeat(100_000), " ".repeat(100_000));
-        assert_eq!(SentenceRule::Marks.split(&spaces).len(), 1);
+        assert_eq!(by_marks(&spaces).len(), 1);
     }
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::draw::Draw;
+use zoo_spec::Draw;
+
 use crate::{DataError, Labelled};
 
 /// The same kind of data for training, for validation and for the test at the end.
@@ -14,6 +15,17 @@ pub struct Parts<T> {
     pub valid: T,
     /// To look at once; may be empty.
     pub test: T,
+}
+
+impl<T> Parts<T> {
+    /// What becomes of each part.
+    pub fn map<U>(self, each: impl Fn(T) -> U) -> Parts<U> {
+        Parts {
+            train: each(self.train),
+            valid: each(self.valid),
+            test: each(self.test),
+        }
+    }
 }
 
 /// How data without parts is split: by a seed, so that it is the same every time.
@@ -122,12 +134,7 @@ impl Split {
             valid: text[first..second].to_owned(),
             test: text[second..].to_owned(),
         };
-        self.all_there(
-            parts.train.is_empty(),
-            parts.valid.is_empty(),
-            parts.test.is_empty(),
-        )?;
-        Ok(parts)
+        self.all_there(parts, |part| part.is_empty())
     }
 
     fn dealt<T>(&self, examples: Vec<T>, part: &[Part]) -> Result<Parts<Vec<T>>, DataError> {
@@ -143,24 +150,27 @@ impl Split {
                 Part::Test => parts.test.push(example),
             }
         }
-        self.all_there(
-            parts.train.is_empty(),
-            parts.valid.is_empty(),
-            parts.test.is_empty(),
-        )?;
-        Ok(parts)
+        self.all_there(parts, |part| part.is_empty())
     }
 
     /// No part that was asked for is empty.
-    fn all_there(&self, train: bool, valid: bool, test: bool) -> Result<(), DataError> {
-        let parts = [
-            (train, "training"),
-            (valid && self.valid > 0.0, "validation"),
-            (test && self.test > 0.0, "test"),
+    fn all_there<T>(
+        &self,
+        parts: Parts<T>,
+        is_empty: impl Fn(&T) -> bool,
+    ) -> Result<Parts<T>, DataError> {
+        let wanted = [
+            (true, &parts.train, "training"),
+            (self.valid > 0.0, &parts.valid, "validation"),
+            (self.test > 0.0, &parts.test, "test"),
         ];
-        match parts.into_iter().find(|(empty, _)| *empty) {
-            None => Ok(()),
-            Some((_, part)) => Err(DataError::Empty {
+        let missing = wanted
+            .iter()
+            .find(|(is_wanted, part, _)| *is_wanted && is_empty(part))
+            .map(|(.., name)| *name);
+        match missing {
+            None => Ok(parts),
+            Some(part) => Err(DataError::Empty {
                 what: format!("the {part} part of the split data"),
             }),
         }

@@ -22,7 +22,7 @@ fn labelled(path: &Path) -> Result<(), DataError> {
         Some("tsv") => LabelledText::tsv(path).read()?,
         _ => LabelledText::folders(path).read()?,
     };
-    Labels::of(&read.examples)?.check("validation", &[])
+    Labels::of(&read.examples).map(|_| ())
 }
 
 #[test]

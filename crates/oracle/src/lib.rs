@@ -13,7 +13,6 @@
 
 mod catalogue;
 mod differences;
-mod draw;
 mod dropped;
 mod entropy;
 mod formula;
@@ -33,7 +32,6 @@ mod tolerance;
 
 pub use catalogue::{catalogue, find, only_measured};
 pub use differences::central_differences;
-pub use draw::normals;
 pub use entropy::{Entropies, entropy};
 pub use formula::{Features, Formula};
 pub use hashed::Hashing;
@@ -45,3 +43,8 @@ pub use recurrent::{RecurrentAnswer, RecurrentInputs, RecurrentProblem, Unit};
 pub use small::{Input, SMALL_HEADS, SMALL_SEQUENCE, padding_reaches, small_for_tests};
 pub use tolerance::{Mismatch, Precision, Tolerance};
 pub use zoo_spec::Difference;
+
+/// `count` normal numbers of the given spread, a stream of its own for each name.
+pub fn normals(name: &str, count: usize, spread: f64) -> Vec<f32> {
+    zoo_spec::Draw::named(name).normals(count, spread)
+}

@@ -1,6 +1,7 @@
 //! Who may see whom, said one query at a time.
 
-use crate::draw::Draw;
+use zoo_spec::Draw;
+
 use crate::problem::Problem;
 
 /// A rule for which keys a query sees. Deliberately naive: it answers for one

@@ -1,6 +1,7 @@
 //! One attention problem: its sizes, its mask, and the numbers that go in.
 
-use crate::draw::Draw;
+use zoo_spec::Draw;
+
 use crate::formula::Formula;
 use crate::mask::Mask;
 

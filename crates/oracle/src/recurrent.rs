@@ -1,7 +1,7 @@
 //! What recurrent layers must compute: plain `f64` loops, a place of a row at a time, and
 //! gradients by central differences, which share nothing with a derivation by hand.
 
-use crate::draw::Draw;
+use zoo_spec::Draw;
 
 /// What a place does to the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

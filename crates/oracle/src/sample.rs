@@ -5,7 +5,8 @@
 //! a few queries, the gradients by *every* key and value follow from these alone,
 //! so a sample of them still checks whole tensors.
 
-use crate::draw::Draw;
+use zoo_spec::Draw;
+
 use crate::problem::{Inputs, Problem};
 
 impl Problem {

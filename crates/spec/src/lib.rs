@@ -5,9 +5,11 @@
 //! - [`Model`] has the sizes and choices of each model;
 //! - [`BackendWord`] is turned into a Burn device by `zoo-backend` and into cargo features by
 //!   `xtask`, which does not link Burn;
-//! - [`keys`] has the macros that declare a struct of keys with their allowed values.
+//! - [`keys`] has the macros that declare a struct of keys with their allowed values;
+//! - [`Draw`] draws data and problems by a seed or a name.
 
 mod backend;
+mod draw;
 mod dtype;
 mod encoding;
 pub mod keys;
@@ -18,6 +20,7 @@ mod printable;
 mod unknown;
 
 pub use backend::{Backend, BackendWord, ParseBackendError};
+pub use draw::Draw;
 pub use dtype::Dtype;
 pub use encoding::NotUtf8;
 pub use libtorch::libtorch_version;

@@ -74,10 +74,16 @@ impl Matrix {
         self.range
     }
 
-    /// A weight as a share of the largest: from 0 to 1, or down to -1 for negative ones.
-    pub(crate) fn share(&self, weight: f32) -> f32 {
+    /// The weights that the ends of the scale of shades stand for.
+    pub(crate) fn scale(&self) -> (f32, f32) {
         let (low, high) = self.range();
         let most = high.max(-low);
+        (if low < 0.0 { -most } else { 0.0 }, most)
+    }
+
+    /// A weight as a share of the largest: from 0 to 1, or down to -1 for negative ones.
+    pub(crate) fn share(&self, weight: f32) -> f32 {
+        let (_, most) = self.scale();
         if most == 0.0 { 0.0 } else { weight / most }
     }
 }

@@ -210,48 +210,13 @@ fn renders(browser: &Path) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Runs in the page when its own script has: uses it as people do, and writes down what
-/// comes of it.
-const VISITOR: &str = r##"
-<script>
-const seen = [];
-const part = document.querySelector("#part-1"), map = part.querySelector(".map");
-const press = (element, key) => element.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
-const said = () => part.querySelector("[role=status]").textContent.replace("\n", " ");
-const drawn = () => part.querySelector(".cells canvas").toDataURL();
-map.focus();
-press(map, "ArrowRight"); seen.push(said());
-press(map, "End"); press(map, "PageDown"); seen.push(said());
-press(map, "ArrowDown"); press(map, "ArrowRight"); seen.push(said());
-const before = drawn();
-part.querySelectorAll(".overview button")[7].click();
-seen.push(part.querySelector("select.layer").value + part.querySelector("select.head").value, drawn() !== before);
-const head = part.querySelector("select.head");
-head.value = "mean"; head.dispatchEvent(new Event("change"));
-seen.push(part.querySelectorAll("[aria-pressed=true]").length);
-const size = part.querySelector(".size");
-size.value = 40; size.dispatchEvent(new Event("input"));
-seen.push(part.querySelector(".cells").getBoundingClientRect().width);
-const labels = [...part.querySelectorAll(".queries span")], cells = part.querySelector(".cells").getBoundingClientRect();
-seen.push(Math.abs(labels[11].getBoundingClientRect().bottom - cells.bottom) < 1);
-const columns = [...part.querySelectorAll(".keys span")];
-seen.push(Math.abs(columns[11].getBoundingClientRect().right - cells.right) < 1);
-const review = document.querySelector("#part-6"), list = review.querySelector(".sentences");
-list.focus();
-press(list, "ArrowDown"); press(list, "ArrowRight"); press(list, "ArrowRight");
-seen.push(review.querySelector("[role=status]").textContent.replace("\n", " "));
-const sides = document.querySelector("#part-7 .map");
-sides.scrollTo(500, 500);
-const corner = sides.querySelector(".keys").getBoundingClientRect().top - sides.getBoundingClientRect().top;
-seen.push(sides.scrollLeft, Math.abs(corner) < 3, document.documentElement.scrollWidth <= innerWidth);
-document.body.append(Object.assign(document.createElement("pre"), { id: "seen", textContent: seen.join("; ") }));
-</script>
-"##;
+/// Uses the page as people do, and writes down what comes of it.
+const VISITOR: &str = include_str!("visitor.js");
 
 fn works(browser: &Path) -> Result<(), Failed> {
     let html = page()?
         .to_html()
-        .replace("</body>", &format!("{VISITOR}</body>"));
+        .replace("</body>", &format!("<script>\n{VISITOR}</script>\n</body>"));
     let dom = dom_of(browser, "visited.html", &html)?;
     let seen = dom
         .split_once("<pre id=\"seen\">")

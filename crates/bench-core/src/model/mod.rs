@@ -5,11 +5,10 @@ mod setup;
 use std::fmt;
 use std::str::FromStr;
 
-use zoo_spec::{Difference, Mechanism, UnknownWord};
+use zoo_spec::{Difference, Mechanism, UnknownWord, words};
 
 pub use self::setup::Setup;
 use crate::case::Pass;
-use crate::words::words;
 
 words! {
     /// A model.

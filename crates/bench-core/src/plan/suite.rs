@@ -3,7 +3,7 @@
 use super::Extent;
 use crate::model::Model;
 
-crate::words::words! {
+zoo_spec::words! {
     /// A group of problems that answer one question.
     #[derive(Default)]
     pub enum Suite: "suite" {

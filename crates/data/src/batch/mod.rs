@@ -6,9 +6,9 @@
 mod windows;
 
 use serde::{Deserialize, Serialize};
+use zoo_spec::Draw;
 
 pub use self::windows::{Window, Windows};
-use crate::draw::Draw;
 use crate::{DataError, Extent};
 
 /// Examples that are shuffled and then sorted by length together: enough for rows of a batch to
@@ -140,19 +140,6 @@ impl BatchPlan {
         let mut order: Vec<usize> = (0..self.extents.len()).collect();
         order.sort_by_key(|example| self.extents[*example]);
         self.cut(&order)
-    }
-
-    /// Batches without an end, from a position on, each with where it is. Of what was before,
-    /// nothing is made but the order within the epoch.
-    pub fn batches_from(&self, start: Position) -> impl Iterator<Item = (Position, Vec<usize>)> {
-        (start.epoch..).flat_map(move |epoch| {
-            let before = match epoch == start.epoch {
-                true => start.batch,
-                false => 0,
-            };
-            let batches = self.epoch(epoch).into_iter().enumerate().skip(before);
-            batches.map(move |(batch, examples)| (Position { epoch, batch }, examples))
-        })
     }
 
     /// Tokens of a batch with its padding.

@@ -85,25 +85,6 @@ fn the_order_is_a_function_of_seed_and_epoch() {
 }
 
 #[test]
-fn a_run_goes_on_where_it_was() {
-    let plan = Batching::new(BatchSize::Examples(10), 5)
-        .plan(extents(95))
-        .unwrap();
-    let whole: Vec<_> = plan.batches_from(Position::default()).take(35).collect();
-    assert_eq!(whole[10].0, Position { epoch: 1, batch: 0 });
-    for stopped in [0, 3, 9, 10, 27] {
-        let again = plan.batches_from(whole[stopped].0).take(35 - stopped);
-        assert_eq!(again.collect::<Vec<_>>(), whole[stopped..]);
-    }
-    // Past the last batch of an epoch comes the first of the next.
-    let past = Position {
-        epoch: 0,
-        batch: 10,
-    };
-    assert_eq!(plan.batches_from(past).next(), Some(whole[10].clone()));
-}
-
-#[test]
 fn the_first_batches_of_a_seed() {
     let plan = Batching::new(BatchSize::Examples(3), 1)
         .plan(extents(8))

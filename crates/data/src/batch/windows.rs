@@ -1,7 +1,8 @@
 //! Pieces of running text, for models that say how it goes on.
 
+use zoo_spec::Draw;
+
 use crate::DataError;
-use crate::draw::Draw;
 
 /// A piece of text, and the same one place further on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

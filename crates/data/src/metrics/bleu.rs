@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::ngrams::{ngrams, shared};
 use super::text::words;
@@ -24,8 +24,7 @@ use super::{Case, CorpusMetric, MetricError, Smoothing, Tokenizer};
 /// assert_eq!(format!("{:.2}", score.score), "53.73");
 /// # Ok::<(), zoo_data::metrics::MetricError>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Bleu {
     /// What a word is. Default: `13a`.
     pub tokenizer: Tokenizer,
@@ -33,8 +32,8 @@ pub struct Bleu {
     pub smoothing: Smoothing,
     /// Whether capitals count. Default: `mixed`, they do.
     pub case: Case,
-    /// Whether orders that the output is too short for are left out. Default: they are not,
-    /// and make the score zero; [`Bleu::for_sentences`] has it.
+    /// Whether orders that the output is too short for are left out, so that a sentence shorter
+    /// than four words can be right. Default: they are not, and make the score zero.
     pub effective_order: bool,
     /// The longest run that is counted. Default: 4.
     pub order: usize,
@@ -48,16 +47,6 @@ impl Default for Bleu {
             case: Case::default(),
             effective_order: false,
             order: 4,
-        }
-    }
-}
-
-impl Bleu {
-    /// As for a corpus, but that a sentence shorter than four words can be right.
-    pub fn for_sentences() -> Self {
-        Self {
-            effective_order: true,
-            ..Self::default()
         }
     }
 }
@@ -238,19 +227,5 @@ mod tests {
                 env!("CARGO_PKG_VERSION")
             )
         );
-    }
-
-    #[test]
-    fn settings_are_read_from_a_file() {
-        let bleu: Bleu =
-            serde_json::from_str(r#"{"tokenizer":"zh","smoothing":"floor[0.5]","case":"lower"}"#)
-                .unwrap();
-        assert_eq!(bleu.tokenizer, Tokenizer::Zh);
-        assert_eq!(bleu.smoothing, Smoothing::Floor(0.5));
-        assert_eq!(
-            serde_json::from_str::<Bleu>(&serde_json::to_string(&bleu).unwrap()).unwrap(),
-            bleu
-        );
-        assert!(serde_json::from_str::<Bleu>(r#"{"tokeniser":"zh"}"#).is_err());
     }
 }

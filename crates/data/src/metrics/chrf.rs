@@ -8,7 +8,7 @@
 use std::fmt;
 use std::hash::Hash;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::ngrams::{ngrams, shared};
 use super::text::{is_blank, words};
@@ -22,8 +22,7 @@ use super::{Case, CorpusMetric, MetricError};
 /// assert!(score.to_string().starts_with("chrF2++|nrefs:1|case:mixed|eff:yes|nc:6|nw:2|"));
 /// # Ok::<(), zoo_data::metrics::MetricError>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Chrf {
     /// The longest run of characters. Default: 6.
     pub char_order: usize,

@@ -1,12 +1,13 @@
 //! Which class is taken for which, and the scores that follow from it.
 
+use std::cmp::Reverse;
 use std::fmt;
 
 use serde::Serialize;
 
 use super::MetricError;
 use super::accuracy::share;
-use super::table::lines;
+use super::table::table;
 
 /// Counts of examples by the class they are of and the class they were taken for. Prints
 /// as two tables.
@@ -73,25 +74,6 @@ impl ConfusionMatrix {
         self.known(predicted)?;
         self.counts[truth][predicted] += 1;
         Ok(())
-    }
-
-    /// Adds the examples of another part.
-    ///
-    /// # Panics
-    ///
-    /// If its classes are others.
-    pub fn merge(&mut self, other: &Self) {
-        assert!(
-            self.labels == other.labels,
-            "confusion matrix: classes {:?} cannot be added to {:?}",
-            other.labels,
-            self.labels
-        );
-        for (row, more) in self.counts.iter_mut().zip(&other.counts) {
-            for (count, more) in row.iter_mut().zip(more) {
-                *count += more;
-            }
-        }
     }
 
     fn known(&self, class: usize) -> Result<(), MetricError> {
@@ -171,23 +153,18 @@ impl fmt::Display for ConfusionMatrix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent =
             |share: Option<f64>| share.map_or("-".to_owned(), |s| format!("{:.1}%", 100.0 * s));
-        let mut scores = vec![
-            ["class", "precision", "recall", "F1", "examples"]
-                .map(str::to_owned)
-                .to_vec(),
-        ];
-        for (label, class) in self.labels.iter().zip(self.classes()) {
-            scores.push(vec![
+        let scores = self.labels.iter().zip(self.classes());
+        let scores = scores.map(|(label, class)| {
+            vec![
                 label.clone(),
                 percent(class.precision),
                 percent(class.recall),
                 percent(class.f1),
                 class.support.to_string(),
-            ]);
-        }
-        for line in lines(&scores) {
-            writeln!(f, "{line}")?;
-        }
+            ]
+        });
+        let names = ["class", "precision", "recall", "F1", "examples"];
+        f.write_str(&table(names, scores))?;
         writeln!(
             f,
             "\naccuracy {} ({} of {}), macro-F1 {}\n",
@@ -196,51 +173,42 @@ impl fmt::Display for ConfusionMatrix {
             self.total(),
             percent(self.macro_f1())
         )?;
-        match self.labels.len() {
-            0..=MOST_COLUMNS => self.all_pairs(f),
-            _ => self.most_frequent_mistakes(f),
-        }
+        f.write_str(&match self.labels.len() {
+            0..=MOST_COLUMNS => self.all_pairs(),
+            _ => self.most_frequent_mistakes(),
+        })
     }
 }
 
 impl ConfusionMatrix {
-    fn all_pairs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rows = vec![vec!["true, across: taken for".to_owned()]];
-        rows[0].extend(self.labels.iter().cloned());
-        for (label, counts) in self.labels.iter().zip(&self.counts) {
-            let mut row = vec![label.clone()];
-            row.extend(counts.iter().map(usize::to_string));
-            rows.push(row);
-        }
-        for line in lines(&rows) {
-            writeln!(f, "{line}")?;
-        }
-        Ok(())
+    fn all_pairs(&self) -> String {
+        let names = ["true, across: taken for"].into_iter();
+        let names = names.chain(self.labels.iter().map(String::as_str));
+        let rows = self.labels.iter().zip(&self.counts);
+        let rows = rows.map(|(label, counts)| {
+            let counts = counts.iter().map(usize::to_string);
+            [label.clone()].into_iter().chain(counts).collect()
+        });
+        table(names, rows)
     }
 
-    fn most_frequent_mistakes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn most_frequent_mistakes(&self) -> String {
         let mut mistakes = Vec::new();
         for (truth, counts) in self.counts.iter().enumerate() {
             for (predicted, count) in counts.iter().enumerate() {
                 if truth != predicted && *count > 0 {
-                    mistakes.push((*count, truth, predicted));
+                    mistakes.push((Reverse(*count), truth, predicted));
                 }
             }
         }
         // Of equals, in the order of the classes.
-        mistakes.sort_by_key(|(count, truth, predicted)| (usize::MAX - count, *truth, *predicted));
-        let mut rows = vec![["true", "taken for", "times"].map(str::to_owned).to_vec()];
-        for (count, truth, predicted) in mistakes.into_iter().take(MOST_COLUMNS) {
-            rows.push(vec![
-                self.labels[truth].clone(),
-                self.labels[predicted].clone(),
-                count.to_string(),
-            ]);
-        }
-        for line in lines(&rows) {
-            writeln!(f, "{line}")?;
-        }
-        Ok(())
+        mistakes.sort_unstable();
+        let rows = mistakes.into_iter().take(MOST_COLUMNS);
+        let rows = rows.map(|(Reverse(count), truth, predicted)| {
+            let [truth, predicted] = [truth, predicted].map(|class| self.labels[class].clone());
+            vec![truth, predicted, count.to_string()]
+        });
+        table(["true", "taken for", "times"], rows)
     }
 }
 
@@ -260,6 +228,7 @@ mod tests {
     #[test]
     fn scores_by_hand() {
         let matrix = four();
+        assert_eq!((matrix.total(), matrix.count(0, 0)), (6, Ok(3)));
         assert_eq!(matrix.accuracy(), Some(4.0 / 6.0));
         assert_eq!(
             matrix.class(0).unwrap(),
@@ -312,15 +281,6 @@ class 20    class 1      2
 class 7     class 9      1
 ";
         assert!(printed.ends_with(mistakes), "{printed}");
-    }
-
-    #[test]
-    fn parts_add_up() {
-        let mut sum = four();
-        sum.merge(&four());
-        assert_eq!(sum.total(), 12);
-        assert_eq!(sum.macro_f1(), four().macro_f1());
-        assert_eq!(sum.count(0, 0), Ok(6));
     }
 
     #[test]

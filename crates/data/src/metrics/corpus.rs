@@ -1,11 +1,9 @@
 //! Output against references, line by line, and the line that says how it was scored.
 
-use std::fmt;
-
 use super::MetricError;
 
 /// A measure of output that is made of counts of its lines, as sacreBLEU's are.
-pub trait CorpusMetric: Clone + PartialEq + fmt::Debug {
+pub trait CorpusMetric: Clone {
     /// The score and what it is made of.
     type Score;
 
@@ -63,25 +61,10 @@ pub trait CorpusMetric: Clone + PartialEq + fmt::Debug {
         }
         counts.score()
     }
-
-    /// The score of one line; [`Bleu::for_sentences`](super::Bleu::for_sentences) is made for this.
-    ///
-    /// # Errors
-    ///
-    /// If there is no reference.
-    fn sentence<R: AsRef<str>>(
-        &self,
-        hypothesis: &str,
-        references: &[R],
-    ) -> Result<Self::Score, MetricError> {
-        let mut counts = self.counts()?;
-        counts.add(hypothesis, references)?;
-        counts.score()
-    }
 }
 
 /// What is known of the lines so far: all that a score is made of.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct CorpusCounts<M> {
     metric: M,
     counts: Vec<usize>,
@@ -106,35 +89,14 @@ impl<M: CorpusMetric> CorpusCounts<M> {
             });
         }
         let references: Vec<&str> = references.iter().map(AsRef::as_ref).collect();
-        self.sum(&self.metric.count(hypothesis, &references));
-        self.lines += 1;
-        self.references.add(references.len());
-        Ok(())
-    }
-
-    /// Adds the lines of another part of the test set.
-    ///
-    /// # Panics
-    ///
-    /// If they were counted in another way.
-    pub fn merge(&mut self, other: &Self) {
-        assert!(
-            self.metric == other.metric,
-            "counts by {:?} cannot be added to counts by {:?}",
-            other.metric,
-            self.metric
-        );
-        self.sum(&other.counts);
-        self.lines += other.lines;
-        self.references.join(other.references);
-    }
-
-    fn sum(&mut self, counts: &[usize]) {
-        let longest = self.counts.len().max(counts.len());
-        self.counts.resize(longest, 0);
+        let counts = self.metric.count(hypothesis, &references);
+        self.counts.resize(counts.len(), 0);
         for (sum, count) in self.counts.iter_mut().zip(counts) {
             *sum += count;
         }
+        self.lines += 1;
+        self.references.add(references.len());
+        Ok(())
     }
 
     /// The score of all lines so far.
@@ -173,15 +135,6 @@ impl References {
         };
     }
 
-    /// Those of two parts of a test set.
-    fn join(&mut self, other: Self) {
-        match other {
-            Self::Unknown => {}
-            Self::Each(count) => self.add(count),
-            Self::Varying => *self = Self::Varying,
-        }
-    }
-
     fn word(self) -> String {
         match self {
             Self::Unknown => "0".to_owned(),
@@ -207,32 +160,7 @@ mod tests {
 
     const CAT: &str = "the cat sat on the mat";
 
-    /// Counting the lines each for itself comes to the same, whatever the numbers of references.
-    fn parts_add_up_to_the_whole<M: CorpusMetric>(metric: &M)
-    where
-        M::Score: PartialEq + fmt::Debug,
-    {
-        let lines = [CAT, "a dog", "", "the the the"];
-        let references = [
-            vec!["a cat sat on the mat"],
-            vec!["a dog barks", "dog"],
-            vec!["something"],
-            vec!["the"],
-        ];
-        let whole = metric.corpus(&lines, &references).unwrap();
-        let mut sum = metric.counts().unwrap();
-        for (line, references) in lines.iter().zip(&references) {
-            let mut part = metric.counts().unwrap();
-            part.add(line, references).unwrap();
-            sum.merge(&part);
-        }
-        assert_eq!(sum.score().unwrap(), whole);
-    }
-
-    fn what_cannot_be_scored_says_why<M: CorpusMetric>(metric: &M)
-    where
-        M::Score: fmt::Debug,
-    {
+    fn refuses_what_cannot_be_scored<M: CorpusMetric<Score: std::fmt::Debug>>(metric: &M) {
         let none: [&str; 0] = [];
         for (lines, references, why) in [
             (&none[..], vec![], "there is nothing to score"),
@@ -249,18 +177,9 @@ mod tests {
     }
 
     #[test]
-    fn every_metric_counts_line_by_line() {
-        parts_add_up_to_the_whole(&Bleu::default());
-        parts_add_up_to_the_whole(&Chrf::plus_plus());
-        what_cannot_be_scored_says_why(&Bleu::default());
-        what_cannot_be_scored_says_why(&Chrf::default());
-    }
-
-    #[test]
-    #[should_panic(expected = "cannot be added")]
-    fn counts_of_two_kinds_do_not_add_up() {
-        let mut counts = Bleu::default().counts().unwrap();
-        counts.merge(&Bleu::for_sentences().counts().unwrap());
+    fn what_cannot_be_scored_says_why() {
+        refuses_what_cannot_be_scored(&Bleu::default());
+        refuses_what_cannot_be_scored(&Chrf::default());
     }
 
     #[test]
@@ -299,9 +218,7 @@ mod tests {
         references.add(2);
         references.add(2);
         assert_eq!(references, References::Each(2));
-        references.join(References::Unknown);
-        assert_eq!(references, References::Each(2));
-        references.join(References::Each(1));
+        references.add(1);
         assert_eq!(references.word(), "var");
     }
 }

@@ -6,8 +6,8 @@
 //! - [`ConfusionMatrix`]: which class is taken for which, precision, recall, macro-F1;
 //! - [`Perplexity`]: how surprised a language model is.
 //!
-//! All of them take one example after the other and add up counts, so that batches, and
-//! parts of a test set, need not be kept. No tensor library is in here.
+//! All of them take one example after the other and add up counts, so that batches need not be
+//! stored. No tensor library is in here.
 
 mod accuracy;
 mod bleu;
@@ -29,6 +29,6 @@ pub use confusion::{ClassScores, ConfusionMatrix};
 pub use corpus::{CorpusCounts, CorpusMetric};
 pub use error::MetricError;
 pub use perplexity::Perplexity;
-pub use smoothing::{ParseSmoothingError, Smoothing};
+pub use smoothing::Smoothing;
 pub use text::Case;
 pub use tokenizer::Tokenizer;

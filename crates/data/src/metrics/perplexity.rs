@@ -29,12 +29,6 @@ impl Perplexity {
         }
     }
 
-    /// Adds the tokens of another part.
-    pub fn merge(&mut self, other: &Self) {
-        self.nats += other.nats;
-        self.tokens += other.tokens;
-    }
-
     /// The mean loss of a token, in nats; `None` if there are none.
     pub fn loss(&self) -> Option<f64> {
         (self.tokens > 0).then(|| self.nats / self.tokens as f64)
@@ -78,9 +72,7 @@ mod tests {
     fn tokens_weigh_alike_whatever_their_batch() {
         let mut perplexity = Perplexity::default();
         perplexity.add(1.0, 30);
-        let mut other = Perplexity::default();
-        other.add(3.0, 10);
-        perplexity.merge(&other);
+        perplexity.add(3.0, 10);
         assert_eq!(perplexity.loss(), Some(1.5));
         assert_eq!(
             perplexity.to_string(),

@@ -2,28 +2,29 @@
 
 use unicode_width::UnicodeWidthStr;
 
-/// Rows of cells as lines: the first column to the left, numbers to the right.
-pub(crate) fn lines(rows: &[Vec<String>]) -> Vec<String> {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
-    let widest: Vec<usize> = (0..columns)
-        .map(|at| {
-            let cells = rows.iter().filter_map(|row| row.get(at));
-            cells.map(|cell| cell.width()).max().unwrap_or_default()
-        })
-        .collect();
-    let line = |row: &Vec<String>| {
+/// Names of columns and rows of cells as lines: the first column to the left, numbers to the right.
+pub(crate) fn table<'a>(
+    names: impl IntoIterator<Item = &'a str>,
+    rows: impl IntoIterator<Item = Vec<String>>,
+) -> String {
+    let mut all: Vec<Vec<String>> = vec![names.into_iter().map(str::to_owned).collect()];
+    all.extend(rows);
+    let widest = |at: usize| all.iter().map(|row| row[at].width()).max().unwrap_or(0);
+    let widest: Vec<usize> = (0..all[0].len()).map(widest).collect();
+    let mut lines = String::new();
+    for row in &all {
         let mut line = String::new();
-        for (at, cell) in row.iter().enumerate() {
-            let padding = " ".repeat(widest[at] - cell.width());
-            if at == 0 {
-                line += &format!("{cell}{padding}");
-            } else {
-                line += &format!("  {padding}{cell}");
-            }
+        for (at, (cell, widest)) in row.iter().zip(&widest).enumerate() {
+            let padding = " ".repeat(widest - cell.width());
+            line += &match at {
+                0 => format!("{cell}{padding}"),
+                _ => format!("  {padding}{cell}"),
+            };
         }
-        line.trim_end().to_owned()
-    };
-    rows.iter().map(line).collect()
+        lines += line.trim_end();
+        lines.push('\n');
+    }
+    lines
 }
 
 #[cfg(test)]
@@ -32,11 +33,9 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let rows = [["", "n"], ["好久", "12"], ["abc", "3"], ["e\u{301}", "4"]];
+        let rows = [["好久", "12"], ["abc", "3"], ["e\u{301}", "4"]];
         let rows = rows.map(|row| row.map(str::to_owned).to_vec());
-        assert_eq!(
-            lines(&rows),
-            ["       n", "好久  12", "abc    3", "e\u{301}      4"]
-        );
+        let lines = "       n\n好久  12\nabc    3\ne\u{301}      4\n";
+        assert_eq!(table(["", "n"], rows), lines);
     }
 }

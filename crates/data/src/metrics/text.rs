@@ -1,17 +1,13 @@
 //! Letters and blanks as Python's strings have them, since sacreBLEU's scores depend on both.
 
-use crate::words::words;
-
-words! {
-    /// Whether `The` and `the` are the same word.
-    #[derive(Default)]
-    pub enum Case of "case" {
-        /// They are not.
-        #[default]
-        Mixed = "mixed",
-        /// They are: everything is made lower case before it is compared.
-        Lower = "lower",
-    }
+/// Whether `The` and `the` are the same word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Case {
+    /// They are not.
+    #[default]
+    Mixed,
+    /// They are: everything is made lower case before it is compared.
+    Lower,
 }
 
 impl Case {

@@ -4,14 +4,14 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::Regex;
+use zoo_spec::words;
 
 use super::text::is_blank;
-use crate::words::words;
 
 words! {
     /// One of sacreBLEU's tokenizers, by its name there and in its signature.
     #[derive(Default)]
-    pub enum Tokenizer of "tokenizer of BLEU" {
+    pub enum Tokenizer: "tokenizer of BLEU" {
         /// That of WMT's `mteval-v13a`: punctuation apart, numbers whole.
         #[default]
         V13a = "13a",

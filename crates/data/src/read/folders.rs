@@ -131,52 +131,35 @@ mod tests {
     use crate::LabelledText;
     use crate::test_files::Folder;
 
-    fn expected() -> Vec<Labelled> {
-        vec![
-            Labelled::new("neg", "bad"),
-            Labelled::new("neg", "worse"),
-            Labelled::new("pos", "好"),
-        ]
-    }
-
     #[test]
-    fn an_archive_with_a_folder_around_the_classes() {
+    fn archives_with_and_without_a_folder_around_the_classes_and_folders() {
         let folder = Folder::new();
-        let zip = folder.zip(
-            "reviews.zip",
-            &[
-                ("reviews/", ""),
-                ("reviews/README", "about"),
-                ("reviews/pos/1.txt", "好\n"),
-                ("reviews/neg/2.txt", "worse"),
-                ("reviews/neg/1.txt", "bad"),
-            ],
-        );
-        let read = LabelledText::folders(&zip).read().unwrap();
-        assert_eq!(read.examples, expected());
-        assert_eq!(read.report.ignored, ["reviews/README"]);
-        let shown = read.report.to_string();
-        assert!(shown.ends_with("\n  1 files are no examples, reviews/README among them"));
-    }
-
-    #[test]
-    fn an_archive_without_one_and_a_folder_on_disk() {
-        let folder = Folder::new();
-        let zip = folder.zip(
-            "reviews.zip",
-            &[
-                ("pos/1.txt", "好"),
-                ("neg/2.txt", "worse"),
-                ("neg/1.txt", "bad"),
-            ],
-        );
-        folder.file("all/pos/1.txt", "好".as_bytes());
-        folder.file("all/neg/1.txt", b"bad");
+        let files = [
+            ("pos/1.txt", "好\n"),
+            ("neg/2.txt", "worse"),
+            ("neg/1.txt", "bad"),
+        ];
+        let around = [
+            ("reviews/", ""),
+            ("reviews/README", "about"),
+            ("reviews/pos/1.txt", "好\n"),
+            ("reviews/neg/2.txt", "worse"),
+            ("reviews/neg/1.txt", "bad"),
+        ];
+        folder.file("all/pos/1.txt", "好");
+        folder.file("all/neg/1.txt", "bad");
         folder.gz("all/neg/deeper/2.txt.gz", b"worse");
-        for path in [zip, folder.path("all")] {
+        let around = folder.zip("around.zip", &around);
+        for path in [&around, &folder.zip("a.zip", &files), &folder.path("all")] {
             let read = LabelledText::folders(path).read().unwrap();
-            assert_eq!(read.examples, expected());
+            let examples = read.examples.iter().map(|it| (&*it.label, &*it.text));
+            let expected = [("neg", "bad"), ("neg", "worse"), ("pos", "好")];
+            assert_eq!(examples.collect::<Vec<_>>(), expected);
         }
+        let report = LabelledText::folders(around).read().unwrap().report;
+        assert_eq!(report.ignored, ["reviews/README"]);
+        let shown = report.to_string();
+        assert!(shown.ends_with("\n  1 files are no examples, reviews/README among them"));
     }
 
     #[test]

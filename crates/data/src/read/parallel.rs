@@ -127,29 +127,27 @@ mod tests {
     use super::*;
     use crate::test_files::Folder;
 
+    /// Nearly all lines may be bad.
+    fn read(text: ParallelText) -> Read<Pair> {
+        text.with_allowed_bad(0.9).read().unwrap()
+    }
+
     #[test]
     fn two_files_are_read_line_by_line() {
         let folder = Folder::new();
         let en = folder.gz("a.en.gz", b"one\r\n\n two \n");
-        let zh = folder.file("a.zh", "一\n\n二".as_bytes());
-        let read = ParallelText::files(en, zh).read().unwrap();
-        assert_eq!(
-            read.examples,
-            [Pair::new("one", "一"), Pair::new("two", "二")]
-        );
+        let zh = folder.file("a.zh", "一\n\n二");
+        let read = ParallelText::files(&en, zh).read().unwrap();
+        let expected = [Pair::new("one", "一"), Pair::new("two", "二")];
+        assert_eq!(read.examples, expected);
         assert_eq!((read.report.kept, read.report.blank), (2, 1));
-    }
 
-    #[test]
-    fn files_of_different_lengths_do_not_belong_together() {
-        let folder = Folder::new();
-        let en = folder.file("a.en", b"one\ntwo\n");
-        let de = folder.file("a.de", b"eins\n");
+        let de = folder.file("a.de", "eins\n");
         let error = ParallelText::files(&en, &de).read().unwrap_err();
         assert_eq!(
             error.to_string(),
             format!(
-                "{} has 2 lines and {} has 1: line N of one must be the translation of line N \
+                "{} has 3 lines and {} has 1: line N of one must be the translation of line N \
                  of the other",
                 en.display(),
                 de.display()
@@ -160,22 +158,17 @@ mod tests {
     #[test]
     fn half_a_pair_is_bad_and_not_dropped_silently() {
         let folder = Folder::new();
-        let en = folder.file("a.en", b"one\n\nthree\n");
-        let de = folder.file("a.de", b"eins\nzwei\n\n");
+        let en = folder.file("a.en", "one\n\nthree\n");
+        let de = folder.file("a.de", "eins\nzwei\n\n");
         let text = ParallelText::files(&en, &de);
-        let read = text.clone().with_allowed_bad(0.7).read().unwrap();
+        let read = read(text.clone());
         assert_eq!(read.examples, [Pair::new("one", "eins")]);
         assert_eq!(read.report.bad, 2);
         let shown = read.report.first_bad.iter().map(ToString::to_string);
+        let [en, de] = [en, de].map(|path| path.display().to_string());
         let expected = [
-            format!(
-                "{}, line 2: blank, and its translation is not: \"zwei\"",
-                en.display()
-            ),
-            format!(
-                "{}, line 3: blank, and its source is not: \"three\"",
-                de.display()
-            ),
+            format!("{en}, line 2: blank, and its translation is not: \"zwei\""),
+            format!("{de}, line 3: blank, and its source is not: \"three\""),
         ];
         assert_eq!(shown.collect::<Vec<_>>(), expected);
         assert!(matches!(text.read(), Err(DataError::TooManyBad { .. })));
@@ -184,36 +177,30 @@ mod tests {
     #[test]
     fn tables_have_two_columns_or_those_named() {
         let folder = Folder::new();
-        let path = folder.file("a.tsv", "1\t好\tgood\n2\t坏\n3\t大\tbig\n".as_bytes());
-        let read = ParallelText::tsv_columns(&path, 2, 1)
-            .with_allowed_bad(0.5)
-            .read()
-            .unwrap();
-        assert_eq!(
-            read.examples,
-            [Pair::new("good", "好"), Pair::new("big", "大")]
-        );
-        assert_eq!(read.report.first_bad[0].line, 2);
-        assert_eq!(read.report.first_bad[0].why, "2 columns instead of 3");
-
-        let read = ParallelText::tsv(&path)
-            .with_allowed_bad(0.9)
-            .read()
-            .unwrap();
-        assert_eq!(read.examples, [Pair::new("2", "坏")]);
-        assert_eq!(read.report.first_bad[0].why, "3 columns instead of 2");
-    }
-
-    #[test]
-    fn no_table_has_the_last_column_there_could_be() {
-        let folder = Folder::new();
-        let path = folder.file("a.tsv", b"one\ttwo\n");
+        let path = folder.file("a.tsv", "1\t好\tgood\n2\t坏\n3\t大\tbig\n");
+        let named = [Pair::new("good", "好"), Pair::new("big", "大")];
+        for (text, examples, line, why) in [
+            (
+                ParallelText::tsv_columns(&path, 2, 1),
+                &named[..],
+                2,
+                "2 columns instead of 3",
+            ),
+            (
+                ParallelText::tsv(&path),
+                &[Pair::new("2", "坏")],
+                1,
+                "3 columns instead of 2",
+            ),
+        ] {
+            let read = read(text);
+            assert_eq!(read.examples, examples);
+            let bad = &read.report.first_bad[0];
+            assert_eq!((bad.line, bad.why.as_str()), (line, why));
+        }
+        // The last column there could be.
         let read = ParallelText::tsv_columns(&path, 0, usize::MAX).read();
         assert!(matches!(read, Err(DataError::TooManyBad { .. })));
-    }
-
-    #[test]
-    fn a_share_is_a_share() {
         let error = ParallelText::tsv("a").with_allowed_bad(1.0).read();
         assert_eq!(
             error.unwrap_err().to_string(),

@@ -11,97 +11,45 @@
 //! within a century.
 
 use chrono::{Datelike, Days, NaiveDate};
+use zoo_config::Dates;
+use zoo_spec::Draw;
 
-use super::parts::{Counts, Drawn, parts};
-use crate::draw::Draw;
+use super::Generate;
+use super::parts::{Drawn, parts};
 use crate::{DataError, Pair, Parts};
 
-/// How a date is written.
-#[derive(Debug, Clone, Copy)]
-struct Form {
-    /// By the signs of `strftime`, with `%o` for `3rd`.
-    pattern: &'static str,
-    letters: Letters,
-    clear: Clear,
+/// How dates are written: patterns by the signs of `strftime`, with `%o` for `3rd`, and what is done
+/// to the letters of names.
+const FORMS: [(&str, fn(&str) -> String); 16] = [
+    ("%o of %B %Y", str::to_owned),
+    ("the %o of %B, %Y", str::to_owned),
+    ("%B %-d, %Y", str::to_owned),
+    ("%B %o, %Y", str::to_owned),
+    ("%-d %B %Y", str::to_owned),
+    ("%B %-d %Y", str::to_lowercase),
+    ("%-d-%b-%Y", str::to_owned),
+    ("%d %b %Y", str::to_uppercase),
+    ("%A, %B %-d, %Y", str::to_owned),
+    ("%a %-d %b %Y", str::to_owned),
+    ("%Y/%m/%d", str::to_owned),
+    ("%Y, %B %-d", str::to_owned),
+    ("%m/%d/%Y", str::to_owned),
+    ("%d/%m/%Y", str::to_owned),
+    ("%d/%m/%y", str::to_owned),
+    ("%-d %B '%y", str::to_owned),
+];
+
+/// Whether a pattern can mean this day only.
+fn fits(pattern: &str, date: NaiveDate, within_a_century: bool) -> bool {
+    let has_order = !pattern.contains('/') || pattern.starts_with("%Y");
+    let order_is_clear = has_order || date.day() > 12 || date.day() == date.month();
+    let year_is_clear = !pattern.contains("%y") || within_a_century;
+    order_is_clear && year_is_clear
 }
 
-/// The letters of names.
-#[derive(Debug, Clone, Copy)]
-enum Letters {
-    AsTheyAre,
-    Small,
-    Capital,
-}
-
-/// Where a form can mean one day only.
-#[derive(Debug, Clone, Copy)]
-enum Clear {
-    Always,
-    /// Where the day cannot be the month, or both are the same.
-    Order,
-    /// Where all years lie within a century.
-    Century,
-    OrderAndCentury,
-}
-
-impl Form {
-    const ALL: [Self; 16] = [
-        Self::new("%o of %B %Y"),
-        Self::new("the %o of %B, %Y"),
-        Self::new("%B %-d, %Y"),
-        Self::new("%B %o, %Y"),
-        Self::new("%-d %B %Y"),
-        Self::new("%B %-d %Y").with_letters(Letters::Small),
-        Self::new("%-d-%b-%Y"),
-        Self::new("%d %b %Y").with_letters(Letters::Capital),
-        Self::new("%A, %B %-d, %Y"),
-        Self::new("%a %-d %b %Y"),
-        Self::new("%Y/%m/%d"),
-        Self::new("%Y, %B %-d"),
-        Self::new("%m/%d/%Y").clear_by(Clear::Order),
-        Self::new("%d/%m/%Y").clear_by(Clear::Order),
-        Self::new("%d/%m/%y").clear_by(Clear::OrderAndCentury),
-        Self::new("%-d %B '%y").clear_by(Clear::Century),
-    ];
-
-    const fn new(pattern: &'static str) -> Self {
-        Self {
-            pattern,
-            letters: Letters::AsTheyAre,
-            clear: Clear::Always,
-        }
-    }
-
-    const fn with_letters(mut self, letters: Letters) -> Self {
-        self.letters = letters;
-        self
-    }
-
-    const fn clear_by(mut self, clear: Clear) -> Self {
-        self.clear = clear;
-        self
-    }
-
-    /// Whether it can mean this day only.
-    fn fits(self, date: NaiveDate, within_a_century: bool) -> bool {
-        let order_is_clear = date.day() > 12 || date.day() == date.month();
-        match self.clear {
-            Clear::Always => true,
-            Clear::Order => order_is_clear,
-            Clear::Century => within_a_century,
-            Clear::OrderAndCentury => order_is_clear && within_a_century,
-        }
-    }
-
-    fn write(self, date: NaiveDate) -> String {
-        let pattern = self.pattern.replace("%o", &ordinal(date.day()));
-        let written = date.format(&pattern).to_string();
-        match self.letters {
-            Letters::AsTheyAre => written,
-            Letters::Small => written.to_lowercase(),
-            Letters::Capital => written.to_uppercase(),
-        }
-    }
+fn written(date: NaiveDate, (pattern, letters): (&str, fn(&str) -> String)) -> String {
+    let pattern = pattern.replace("%o", &ordinal(date.day()));
+    letters(&date.format(&pattern).to_string())
 }
 
 /// `1st`, `2nd`, `3rd`, `11th`.
@@ -118,48 +66,23 @@ fn ordinal(day: u32) -> String {
 
 /// Days between two years, in many forms. A day that is held back for validation is not among
 /// those to learn from in any form.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Dates {
-    first: usize,
-    last: usize,
-}
+impl Generate for Dates {
+    type Example = Pair;
 
-impl Default for Dates {
-    fn default() -> Self {
-        Self {
-            first: 1950,
-            last: 2049,
-        }
-    }
-}
-
-impl Dates {
-    /// Days from 1950 to 2049.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// The first and the last year, of four figures. Default: 1950 and 2049.
-    #[must_use]
-    pub fn with_years(mut self, first: usize, last: usize) -> Self {
-        self.first = first;
-        self.last = last;
-        self
-    }
-
-    /// Makes them up.
-    ///
-    /// # Errors
-    ///
-    /// [`DataError::Range`] if the years make no sense, [`DataError::TaskTooSmall`] if there are
-    /// not as many dates.
-    pub fn generate(&self, counts: Counts, seed: u64) -> Result<Parts<Vec<Pair>>, DataError> {
-        DataError::at_least("first year", 1000, self.first)?;
-        DataError::at_least("last year", self.first, self.last)?;
-        DataError::at_most("last year", 9999, self.last)?;
+    fn generate(&self, seed: u64) -> Result<Parts<Vec<Pair>>, DataError> {
+        let (first, last) = (self.first_year, self.last_year);
+        DataError::at_least("first year", 1000, first)?;
+        DataError::at_least("last year", first, last)?;
+        DataError::at_most("last year", 9999, last)?;
         let new_year = |year: usize| NaiveDate::from_ymd_opt(year as i32, 1, 1);
+        let counts = [self.train_size, self.valid_size, self.test_size];
         parts("dates", counts, seed, |draw| {
-            let example = self.pair(draw, new_year(self.first)?, new_year(self.last + 1)?)?;
+            let example = pair(
+                draw,
+                new_year(first)?,
+                new_year(last + 1)?,
+                last - first < 100,
+            )?;
             Some(Drawn {
                 identity: example.source.clone(),
                 secret: example.target.clone(),
@@ -167,18 +90,17 @@ impl Dates {
             })
         })
     }
+}
 
-    /// A day from the first one to before the end, in one of the forms that fit it.
-    fn pair(&self, draw: &mut Draw, first: NaiveDate, end: NaiveDate) -> Option<Pair> {
-        let days = usize::try_from((end - first).num_days()).ok()?;
-        let date = first.checked_add_days(Days::new(draw.below(days) as u64))?;
-        let within_a_century = self.last - self.first < 100;
-        let fitting = Form::ALL
-            .into_iter()
-            .filter(|form| form.fits(date, within_a_century));
-        let form = *draw.choose(&fitting.collect::<Vec<_>>());
-        Some(Pair::new(form.write(date), date.to_string()))
-    }
+/// A day from the first one to before the end, in one of the forms that fit it.
+fn pair(draw: &mut Draw, first: NaiveDate, end: NaiveDate, within_a_century: bool) -> Option<Pair> {
+    let days = usize::try_from((end - first).num_days()).ok()?;
+    let date = first.checked_add_days(Days::new(draw.below(days) as u64))?;
+    let fitting = FORMS
+        .into_iter()
+        .filter(|(pattern, _)| fits(pattern, date, within_a_century));
+    let form = *draw.choose(&fitting.collect::<Vec<_>>());
+    Some(Pair::new(written(date, form), date.to_string()))
 }
 
 #[cfg(test)]

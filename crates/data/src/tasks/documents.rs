@@ -6,8 +6,11 @@
 
 use std::sync::LazyLock;
 
-use super::parts::{Counts, Drawn, parts};
-use crate::draw::Draw;
+use zoo_config::Documents;
+use zoo_spec::Draw;
+
+use super::Generate;
+use super::parts::{Drawn, parts};
 use crate::{DataError, Labelled, Parts};
 
 /// What a sentence that counts has.
@@ -71,130 +74,57 @@ impl MarkedDocument {
     }
 }
 
-/// Documents of sentences of words, with a class each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Documents {
-    classes: usize,
-    sentences: (usize, usize),
-    words: (usize, usize),
-    key_sentences: usize,
-    decoys: usize,
-}
+impl Generate for Documents {
+    type Example = MarkedDocument;
 
-impl Default for Documents {
-    fn default() -> Self {
-        Self {
-            classes: 4,
-            sentences: (4, 10),
-            words: (5, 12),
-            key_sentences: 2,
-            decoys: 2,
-        }
-    }
-}
-
-impl Documents {
-    /// Four classes, 4 to 10 sentences of 5 to 12 words, two that count, two that mislead.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// How many classes there are, 2 to 8. Default: 4.
-    #[must_use]
-    pub fn with_classes(mut self, classes: usize) -> Self {
-        self.classes = classes;
-        self
-    }
-
-    /// The least and the largest number of sentences. Default: 4 and 10.
-    #[must_use]
-    pub fn with_sentences(mut self, fewest: usize, most: usize) -> Self {
-        self.sentences = (fewest, most);
-        self
-    }
-
-    /// The least and the largest number of words of a sentence. Default: 5 and 12.
-    #[must_use]
-    pub fn with_words(mut self, fewest: usize, most: usize) -> Self {
-        self.words = (fewest, most);
-        self
-    }
-
-    /// How many sentences count. Default: 2.
-    #[must_use]
-    pub fn with_key_sentences(mut self, count: usize) -> Self {
-        self.key_sentences = count;
-        self
-    }
-
-    /// How many sentences have a word of another class, and do not count. Default: 2.
-    #[must_use]
-    pub fn with_decoys(mut self, count: usize) -> Self {
-        self.decoys = count;
-        self
-    }
-
-    /// Makes them up.
-    ///
-    /// # Errors
-    ///
-    /// [`DataError::Range`] if a size makes no sense, [`DataError::TaskTooSmall`] if there are
-    /// not as many.
-    pub fn generate(
-        &self,
-        counts: Counts,
-        seed: u64,
-    ) -> Result<Parts<Vec<MarkedDocument>>, DataError> {
+    fn generate(&self, seed: u64) -> Result<Parts<Vec<MarkedDocument>>, DataError> {
         DataError::at_least("classes", 2, self.classes)?;
         DataError::at_most("classes", CLASSES.len(), self.classes)?;
         DataError::at_least("key sentences", 1, self.key_sentences)?;
         let needed = self.key_sentences + self.decoys;
-        DataError::at_least("fewest sentences", needed, self.sentences.0)?;
-        DataError::at_least("most sentences", self.sentences.0, self.sentences.1)?;
-        DataError::at_least("fewest words", 2, self.words.0)?;
-        DataError::at_least("most words", self.words.0, self.words.1)?;
+        DataError::at_least("fewest sentences", needed, self.min_sentences)?;
+        DataError::at_least("most sentences", self.min_sentences, self.max_sentences)?;
+        DataError::at_least("fewest words", 2, self.min_words)?;
+        DataError::at_least("most words", self.min_words, self.max_words)?;
+        let counts = [self.train_size, self.valid_size, self.test_size];
         parts("documents", counts, seed, |draw| {
-            let example = self.document(draw);
-            let text = example.to_labelled().text;
-            Some(Drawn {
-                example,
-                identity: text.clone(),
-                secret: text,
-            })
+            let document = document(self, draw);
+            let text = document.to_labelled().text;
+            Some(Drawn::new(document, text))
         })
     }
+}
 
-    fn document(&self, draw: &mut Draw) -> MarkedDocument {
-        let class = draw.below(self.classes);
-        let count = draw.within(self.sentences.0, self.sentences.1);
-        // What a sentence is for: the first numbers count, the next mislead.
-        let mut roles: Vec<usize> = (0..count).collect();
-        draw.shuffle(&mut roles);
-        let mut sentences = vec![];
-        let mut keys = vec![];
-        for (sentence, role) in roles.into_iter().enumerate() {
-            let length = draw.within(self.words.0, self.words.1);
-            let filler = |_| (*draw.choose(&FILLERS)).to_owned();
-            let mut words: Vec<String> = (0..length).map(filler).collect();
-            let mut places: Vec<usize> = (0..length).collect();
-            draw.shuffle(&mut places);
-            if role < self.key_sentences {
-                words[places[0]] = CUE.to_owned();
-                words[places[1]] = (*draw.choose(&CLASSES[class].1)).to_owned();
-                let mut pair = [places[0], places[1]];
-                pair.sort_unstable();
-                keys.extend(pair.map(|word| KeyWord { sentence, word }));
-            } else if role < self.key_sentences + self.decoys {
-                let other = (class + 1 + draw.below(self.classes - 1)) % self.classes;
-                words[places[0]] = (*draw.choose(&CLASSES[other].1)).to_owned();
-            }
-            sentences.push(words);
+fn document(task: &Documents, draw: &mut Draw) -> MarkedDocument {
+    let class = draw.below(task.classes);
+    let count = draw.within(task.min_sentences, task.max_sentences);
+    // What a sentence is for: the first numbers count, the next mislead.
+    let mut roles: Vec<usize> = (0..count).collect();
+    draw.shuffle(&mut roles);
+    let mut sentences = vec![];
+    let mut keys = vec![];
+    for (sentence, role) in roles.into_iter().enumerate() {
+        let length = draw.within(task.min_words, task.max_words);
+        let filler = |_| (*draw.choose(&FILLERS)).to_owned();
+        let mut words: Vec<String> = (0..length).map(filler).collect();
+        let mut places: Vec<usize> = (0..length).collect();
+        draw.shuffle(&mut places);
+        if role < task.key_sentences {
+            words[places[0]] = CUE.to_owned();
+            words[places[1]] = (*draw.choose(&CLASSES[class].1)).to_owned();
+            let mut pair = [places[0], places[1]];
+            pair.sort_unstable();
+            keys.extend(pair.map(|word| KeyWord { sentence, word }));
+        } else if role < task.key_sentences + task.decoys {
+            let other = (class + 1 + draw.below(task.classes - 1)) % task.classes;
+            words[places[0]] = (*draw.choose(&CLASSES[other].1)).to_owned();
         }
-        MarkedDocument {
-            label: CLASSES[class].0.to_owned(),
-            sentences,
-            keys,
-        }
+        sentences.push(words);
+    }
+    MarkedDocument {
+        label: CLASSES[class].0.to_owned(),
+        sentences,
+        keys,
     }
 }
 
@@ -219,21 +149,24 @@ mod tests {
 
     #[test]
     fn every_class_is_told_by_its_keys_and_by_nothing_else() {
-        let task = Documents::new()
-            .with_classes(8)
-            .with_sentences(6, 9)
-            .with_words(3, 8)
-            .with_key_sentences(3)
-            .with_decoys(2);
-        let drawn = task.generate(Counts::new(400, 50), 3).unwrap();
+        let task = Documents {
+            classes: 8,
+            min_sentences: 6,
+            max_sentences: 9,
+            min_words: 3,
+            max_words: 8,
+            key_sentences: 3,
+            train_size: 400,
+            ..Documents::default()
+        };
+        let drawn = task.generate(3).unwrap();
         for document in drawn.train.iter().chain(&drawn.valid) {
             assert!((6..=9).contains(&document.sentences.len()));
-            assert!(
-                document
-                    .sentences
-                    .iter()
-                    .all(|words| (3..=8).contains(&words.len()))
-            );
+            let mut sentences = document.sentences.iter();
+            assert!(sentences.all(|words| (3..=8).contains(&words.len())));
+            let text = document.to_labelled().text;
+            let lines = text.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+            assert_eq!(lines.collect::<Vec<_>>(), document.sentences);
             let [telling, misleading] = spoken_of(document);
             assert_eq!(telling, [document.label.as_str(); 3]);
             assert_eq!(misleading.len(), 2);
@@ -248,14 +181,6 @@ mod tests {
                 assert_eq!(words.filter(|word| *word == CUE).count(), 1);
             }
         }
-    }
-
-    #[test]
-    fn as_text_it_has_a_sentence_a_line() {
-        let drawn = Documents::new().generate(Counts::new(1, 0), 4).unwrap();
-        let text = drawn.train[0].to_labelled().text;
-        let again: Vec<Vec<&str>> = text.lines().map(|line| line.split(' ').collect()).collect();
-        assert_eq!(again, drawn.train[0].sentences);
     }
 
     #[test]

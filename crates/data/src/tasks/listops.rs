@@ -10,14 +10,16 @@
 
 use std::fmt;
 
-use super::parts::{Counts, Drawn, parts};
-use crate::draw::Draw;
-use crate::words::words;
+use zoo_config::ListOps;
+use zoo_spec::{Draw, words};
+
+use super::Generate;
+use super::parts::{Drawn, parts};
 use crate::{DataError, Labelled, Parts};
 
 words! {
     /// What is done with a list of digits.
-    pub enum Operation of "operation" {
+    pub enum Operation: "operation" {
         /// The largest.
         Max = "MAX",
         /// The least.
@@ -73,77 +75,12 @@ impl Expression {
         }
     }
 
-    /// How many brackets deep it is; a digit is none.
-    pub fn depth(&self) -> usize {
-        match self {
-            Self::Digit(_) => 0,
-            Self::List(_, inner) => 1 + inner.iter().map(Self::depth).max().unwrap_or(0),
-        }
-    }
-
     /// How many words it is written with.
     pub fn words(&self) -> usize {
         match self {
             Self::Digit(_) => 1,
             Self::List(_, inner) => 2 + inner.iter().map(Self::words).sum::<usize>(),
         }
-    }
-
-    /// Reads what `to_string` writes.
-    ///
-    /// # Errors
-    ///
-    /// [`ListOpsError`] with the word that does not belong there.
-    pub fn parse(text: &str) -> Result<Self, ListOpsError> {
-        let mut open: Vec<(Operation, Vec<Self>)> = vec![];
-        let mut words = text.split_whitespace().enumerate();
-        for (place, word) in words.by_ref() {
-            let wrong = |why| ListOpsError {
-                place,
-                word: word.to_owned(),
-                why,
-            };
-            let complete = match word {
-                "]" => {
-                    let (operation, inner) = open.pop().ok_or_else(|| wrong("no list is open"))?;
-                    if inner.is_empty() {
-                        return Err(wrong("the list is empty"));
-                    }
-                    Self::List(operation, inner)
-                }
-                word => match word.strip_prefix('[') {
-                    Some(name) => {
-                        let operation = name
-                            .parse()
-                            .map_err(|_| wrong("no operation is called that"))?;
-                        open.push((operation, vec![]));
-                        continue;
-                    }
-                    None => match word.as_bytes() {
-                        [digit @ b'0'..=b'9'] => Self::Digit(digit - b'0'),
-                        _ => return Err(wrong("it is no digit")),
-                    },
-                },
-            };
-            match open.last_mut() {
-                Some((_, inner)) => inner.push(complete),
-                None => {
-                    return match words.next() {
-                        None => Ok(complete),
-                        Some((place, word)) => Err(ListOpsError {
-                            place,
-                            word: word.to_owned(),
-                            why: "the expression is over before it",
-                        }),
-                    };
-                }
-            }
-        }
-        Err(ListOpsError {
-            place: text.split_whitespace().count(),
-            word: String::new(),
-            why: "the expression is not over",
-        })
     }
 }
 
@@ -162,124 +99,60 @@ impl fmt::Display for Expression {
     }
 }
 
-/// A text that is no expression.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("word {place}, \"{word}\": {why}")]
-pub struct ListOpsError {
-    /// Which word, counted from 0.
-    pub place: usize,
-    /// The word.
-    pub word: String,
-    /// What is wrong with it.
-    pub why: &'static str,
-}
-
 /// Expressions up to a depth and between two lengths, with their values as labels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ListOps {
-    depth: usize,
-    arguments: usize,
-    shortest: usize,
-    longest: usize,
-}
+impl Generate for ListOps {
+    type Example = Labelled;
 
-impl Default for ListOps {
-    fn default() -> Self {
-        Self {
-            depth: 4,
-            arguments: 5,
-            shortest: 4,
-            longest: 100,
-        }
-    }
-}
-
-impl ListOps {
-    /// Up to 4 deep, up to 5 arguments, 4 to 100 words long.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// How deep brackets may be. Default: 4.
-    #[must_use]
-    pub fn with_depth(mut self, depth: usize) -> Self {
-        self.depth = depth;
-        self
-    }
-
-    /// How many arguments an operation may have; it has two at least. Default: 5.
-    #[must_use]
-    pub fn with_arguments(mut self, arguments: usize) -> Self {
-        self.arguments = arguments;
-        self
-    }
-
-    /// The least and the largest number of words. Default: 4 and 100.
-    #[must_use]
-    pub fn with_lengths(mut self, shortest: usize, longest: usize) -> Self {
-        self.shortest = shortest;
-        self.longest = longest;
-        self
-    }
-
-    /// Makes them up.
-    ///
-    /// # Errors
-    ///
-    /// [`DataError::Range`] if a size makes no sense, [`DataError::TaskTooSmall`] if there are
-    /// not as many.
-    pub fn generate(&self, counts: Counts, seed: u64) -> Result<Parts<Vec<Labelled>>, DataError> {
-        DataError::at_least("depth", 1, self.depth)?;
-        DataError::at_least("arguments", 2, self.arguments)?;
-        DataError::at_least("longest", self.shortest.max(4), self.longest)?;
-        DataError::at_most("shortest", self.most_words(), self.shortest)?;
+    fn generate(&self, seed: u64) -> Result<Parts<Vec<Labelled>>, DataError> {
+        DataError::at_least("depth", 1, self.max_depth)?;
+        DataError::at_least("arguments", 2, self.max_arguments)?;
+        DataError::at_least("longest", self.min_length.max(4), self.max_length)?;
+        DataError::at_most("shortest", most_words(self), self.min_length)?;
+        let counts = [self.train_size, self.valid_size, self.test_size];
         parts("listops", counts, seed, |draw| {
-            let expression = self.expression(draw)?;
+            let expression = expression(self, draw)?;
             let text = expression.to_string();
-            Some(Drawn {
-                example: Labelled::new(expression.value().to_string(), text.clone()),
-                identity: text.clone(),
-                secret: text,
-            })
+            let example = Labelled::new(expression.value().to_string(), text.clone());
+            Some(Drawn::new(example, text))
         })
     }
+}
 
-    /// Words of the largest expression there is.
-    fn most_words(&self) -> usize {
-        (0..self.depth).fold(1_usize, |words, _| {
-            words.saturating_mul(self.arguments).saturating_add(2)
-        })
-    }
+/// Words of the largest expression there is.
+fn most_words(task: &ListOps) -> usize {
+    (0..task.max_depth).fold(1_usize, |words, _| {
+        words.saturating_mul(task.max_arguments).saturating_add(2)
+    })
+}
 
-    /// Grows an expression from one list: a digit becomes a list as long as the length that was
-    /// drawn is not reached. So every length comes about as often, however deep it may be.
-    /// Nothing if it came out too short.
-    fn expression(&self, draw: &mut Draw) -> Option<Expression> {
-        let most = self.longest.min(self.most_words());
-        let wanted = draw.within(self.shortest.clamp(4, most), most);
-        let mut grown = self.list(draw, wanted);
-        let mut words = grown.words();
-        // The least list has four words, in the place of one.
-        while words + 3 <= wanted {
-            let mut places = vec![];
-            digits(&mut grown, self.depth, &mut places);
-            if places.is_empty() {
-                break;
-            }
-            let chosen = draw.below(places.len());
-            *places.swap_remove(chosen) = self.list(draw, wanted - words + 1);
-            words = grown.words();
+/// Grows an expression from one list: a digit becomes a list as long as the length that was
+/// drawn is not reached. So every length comes about as often, however deep it may be.
+/// Nothing if it came out too short.
+fn expression(task: &ListOps, draw: &mut Draw) -> Option<Expression> {
+    let most = task.max_length.min(most_words(task));
+    let wanted = draw.within(task.min_length.clamp(4, most), most);
+    let mut grown = list(draw, task.max_arguments, wanted);
+    let mut words = grown.words();
+    // The least list has four words, in the place of one.
+    while words + 3 <= wanted {
+        let mut places = vec![];
+        digits(&mut grown, task.max_depth, &mut places);
+        if places.is_empty() {
+            break;
         }
-        (words >= self.shortest).then_some(grown)
+        let chosen = draw.below(places.len());
+        *places.swap_remove(chosen) = list(draw, task.max_arguments, wanted - words + 1);
+        words = grown.words();
     }
+    (words >= task.min_length).then_some(grown)
+}
 
-    /// A list of digits of at most that many words.
-    fn list(&self, draw: &mut Draw, words: usize) -> Expression {
-        let operation = *draw.choose(&Operation::ALL);
-        let count = draw.within(2, self.arguments.min(words - 2));
-        let digit = |_| Expression::Digit(draw.below(10) as u8);
-        Expression::List(operation, (0..count).map(digit).collect())
-    }
+/// A list of digits of at most that many words.
+fn list(draw: &mut Draw, arguments: usize, words: usize) -> Expression {
+    let operation = *draw.choose(&Operation::ALL);
+    let count = draw.within(2, arguments.min(words - 2));
+    let digit = |_| Expression::Digit(draw.below(10) as u8);
+    Expression::List(operation, (0..count).map(digit).collect())
 }
 
 /// The digits that may become lists: those with room below them.

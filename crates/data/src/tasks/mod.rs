@@ -1,7 +1,7 @@
 //! Tasks that need no files: made up by a seed, the same on every machine.
 //!
-//! Each is a small struct with the sizes of its examples. An example of the validation or
-//! test part is never one of the training part.
+//! Each is a section of a config file, which has the sizes of its examples and how many of them
+//! there are. An example of the validation or test part is never one of the training part.
 
 mod dates;
 mod documents;
@@ -10,16 +10,28 @@ mod parts;
 mod phrases;
 mod recall;
 mod sequences;
-mod word;
 
-pub use self::dates::Dates;
-pub use self::documents::{Documents, KeyWord, MarkedDocument};
-pub use self::listops::{Expression, ListOps, ListOpsError, Operation};
-pub use self::parts::Counts;
-pub use self::phrases::{PhraseDirection, Phrases};
-pub use self::recall::Recall;
-pub use self::sequences::{Arrangement, Sequences};
-pub use self::word::Task;
+pub use zoo_config::{Dates, Direction, Documents, ListOps, Phrases, Recall, Sequences};
+
+pub use self::documents::{KeyWord, MarkedDocument};
+pub use self::listops::{Expression, Operation};
+pub use self::phrases::phrases;
+pub use self::sequences::Arrangement;
+use crate::{DataError, Parts};
+
+/// A task that makes up its examples.
+pub trait Generate {
+    /// What an example is.
+    type Example;
+
+    /// Makes up all examples by a seed.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError::Range`] if a size makes no sense, [`DataError::TaskTooSmall`] if there are
+    /// not as many.
+    fn generate(&self, seed: u64) -> Result<Parts<Vec<Self::Example>>, DataError>;
+}
 
 #[cfg(test)]
 mod tests;

@@ -2,40 +2,12 @@
 
 use std::collections::HashSet;
 
-use crate::draw::Draw;
+use zoo_spec::Draw;
+
 use crate::{DataError, Parts};
 
 /// Draws in a row that give nothing new before a task is taken to have no more.
 const PATIENCE: usize = 2000;
-
-/// How many examples each part is to have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counts {
-    /// To learn from.
-    pub train: usize,
-    /// To look at while learning.
-    pub valid: usize,
-    /// To look at once.
-    pub test: usize,
-}
-
-impl Counts {
-    /// So many to learn from and to look at, and none for a test.
-    pub fn new(train: usize, valid: usize) -> Self {
-        Self {
-            train,
-            valid,
-            test: 0,
-        }
-    }
-
-    /// So many for the test.
-    #[must_use]
-    pub fn with_test(mut self, test: usize) -> Self {
-        self.test = test;
-        self
-    }
-}
 
 /// An example as a task draws it.
 pub(super) struct Drawn<T> {
@@ -46,16 +18,28 @@ pub(super) struct Drawn<T> {
     pub(super) secret: String,
 }
 
-/// Draws examples until every part has its own; what gives none is drawn again. Each part has a stream of its own, so that
-/// more examples to learn from leave those to validate with as they are.
+impl<T> Drawn<T> {
+    /// An example that is held back by its identity.
+    pub(super) fn new(example: T, identity: String) -> Self {
+        Self {
+            example,
+            secret: identity.clone(),
+            identity,
+        }
+    }
+}
+
+/// Draws examples until every part has its own: so many to learn from, to validate with and to
+/// test with. What gives none is drawn again. Each part has a stream of its own, so that more
+/// examples to learn from leave those to validate with as they are.
 pub(super) fn parts<T>(
     task: &'static str,
-    counts: Counts,
+    [train, valid, test]: [usize; 3],
     seed: u64,
     draw: impl Fn(&mut Draw) -> Option<Drawn<T>>,
 ) -> Result<Parts<Vec<T>>, DataError> {
-    DataError::at_least("train", 1, counts.train)?;
-    let asked = counts.train + counts.valid + counts.test;
+    DataError::at_least("train", 1, train)?;
+    let asked = train + valid + test;
     let mut identities = HashSet::new();
     let mut secrets = HashSet::new();
     let mut part = |name: &str, count: usize, holds_back: bool| {
@@ -89,9 +73,9 @@ pub(super) fn parts<T>(
         Ok(examples)
     };
     Ok(Parts {
-        test: part("test", counts.test, true)?,
-        valid: part("valid", counts.valid, true)?,
-        train: part("train", counts.train, false)?,
+        test: part("test", test, true)?,
+        valid: part("valid", valid, true)?,
+        train: part("train", train, false)?,
     })
 }
 
@@ -99,7 +83,7 @@ pub(super) fn parts<T>(
 mod tests {
     use super::*;
 
-    fn numbers(counts: Counts, seed: u64) -> Result<Parts<Vec<usize>>, DataError> {
+    fn numbers(counts: [usize; 3], seed: u64) -> Result<Parts<Vec<usize>>, DataError> {
         parts("numbers", counts, seed, |draw| {
             let example = draw.below(100);
             Some(Drawn {
@@ -112,37 +96,35 @@ mod tests {
 
     #[test]
     fn nothing_comes_twice_and_nothing_held_back_is_learned() {
-        let drawn = numbers(Counts::new(50, 10).with_test(10), 1).unwrap();
+        let drawn = numbers([50, 10, 10], 1).unwrap();
         let held = |number: &usize| {
             let other = number ^ 1;
             drawn.valid.contains(&other) || drawn.test.contains(&other)
         };
         assert!(!drawn.train.iter().any(held));
-        let all: HashSet<_> = [&drawn.train, &drawn.valid, &drawn.test]
-            .into_iter()
-            .flatten()
-            .collect();
+        let all = [&drawn.train, &drawn.valid, &drawn.test];
+        let all: HashSet<_> = all.into_iter().flatten().collect();
         assert_eq!(all.len(), 70);
     }
 
     #[test]
     fn more_to_learn_from_leaves_the_rest_alone() {
-        let few = numbers(Counts::new(5, 10), 1).unwrap();
-        let many = numbers(Counts::new(50, 10), 1).unwrap();
+        let few = numbers([5, 10, 0], 1).unwrap();
+        let many = numbers([50, 10, 0], 1).unwrap();
         assert_eq!(few.valid, many.valid);
         assert_eq!(few.train, many.train[..5]);
-        assert_ne!(few, numbers(Counts::new(5, 10), 2).unwrap());
+        assert_ne!(few, numbers([5, 10, 0], 2).unwrap());
     }
 
     #[test]
     fn too_much_is_not_waited_for() {
-        let error = numbers(Counts::new(120, 0), 1).unwrap_err();
+        let error = numbers([120, 0, 0], 1).unwrap_err();
         assert_eq!(
             error.to_string(),
             "the task numbers was asked for 120 different examples and gives about 100: ask for \
              fewer, or make it larger"
         );
-        let error = numbers(Counts::new(0, 3), 1).unwrap_err();
+        let error = numbers([0, 3, 0], 1).unwrap_err();
         assert_eq!(error.to_string(), "train must be at least 1, got 0");
     }
 }

@@ -5,9 +5,12 @@
 //! reverse  a c b  ->  b c a
 //! sort     a c b  ->  a b c
 //! ```
+//!
+//! There are spaces between the symbols: letters, or numbers where there are more than 26.
 
-use super::parts::{Counts, Drawn, parts};
-use crate::draw::Draw;
+use zoo_config::Sequences;
+
+use super::parts::{Drawn, parts};
 use crate::{DataError, Pair, Parts};
 
 /// What is done to symbols.
@@ -22,6 +25,27 @@ pub enum Arrangement {
 }
 
 impl Arrangement {
+    /// Makes up sequences and their arrangements by a seed.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError::Range`] if a size makes no sense, [`DataError::TaskTooSmall`] if there are
+    /// not as many.
+    pub fn generate(self, of: &Sequences, seed: u64) -> Result<Parts<Vec<Pair>>, DataError> {
+        DataError::at_least("symbols", 2, of.symbols)?;
+        DataError::at_least("shortest", 1, of.min_length)?;
+        DataError::at_least("longest", of.min_length, of.max_length)?;
+        let counts = [of.train_size, of.valid_size, of.test_size];
+        parts(self.word(), counts, seed, |draw| {
+            let length = draw.within(of.min_length, of.max_length);
+            let mut symbols: Vec<usize> = (0..length).map(|_| draw.below(of.symbols)).collect();
+            let source = written(&symbols, of.symbols);
+            self.apply(&mut symbols);
+            let pair = Pair::new(source.clone(), written(&symbols, of.symbols));
+            Some(Drawn::new(pair, source))
+        })
+    }
+
     fn word(self) -> &'static str {
         match self {
             Self::Copy => "copy",
@@ -39,78 +63,13 @@ impl Arrangement {
     }
 }
 
-/// Sequences of symbols and their arrangements, with spaces between the symbols: letters, or
-/// numbers where there are more than 26.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sequences {
-    arrangement: Arrangement,
-    symbols: usize,
-    shortest: usize,
-    longest: usize,
-}
-
-impl Sequences {
-    /// Sequences of 1 to 10 of 26 letters.
-    pub fn new(arrangement: Arrangement) -> Self {
-        Self {
-            arrangement,
-            symbols: 26,
-            shortest: 1,
-            longest: 10,
-        }
-    }
-
-    /// How many different symbols there are. Default: 26.
-    #[must_use]
-    pub fn with_symbols(mut self, symbols: usize) -> Self {
-        self.symbols = symbols;
-        self
-    }
-
-    /// The least and the largest number of symbols of a sequence. Default: 1 and 10.
-    #[must_use]
-    pub fn with_lengths(mut self, shortest: usize, longest: usize) -> Self {
-        self.shortest = shortest;
-        self.longest = longest;
-        self
-    }
-
-    /// Makes them up.
-    ///
-    /// # Errors
-    ///
-    /// [`DataError::Range`] if a size makes no sense, [`DataError::TaskTooSmall`] if there are
-    /// not as many.
-    pub fn generate(&self, counts: Counts, seed: u64) -> Result<Parts<Vec<Pair>>, DataError> {
-        DataError::at_least("symbols", 2, self.symbols)?;
-        DataError::at_least("shortest", 1, self.shortest)?;
-        DataError::at_least("longest", self.shortest, self.longest)?;
-        parts(self.arrangement.word(), counts, seed, |draw| {
-            let example = self.pair(draw);
-            Some(Drawn {
-                identity: example.source.clone(),
-                secret: example.source.clone(),
-                example,
-            })
-        })
-    }
-
-    fn pair(&self, draw: &mut Draw) -> Pair {
-        let length = draw.within(self.shortest, self.longest);
-        let mut symbols: Vec<usize> = (0..length).map(|_| draw.below(self.symbols)).collect();
-        let source = self.written(&symbols);
-        self.arrangement.apply(&mut symbols);
-        Pair::new(source, self.written(&symbols))
-    }
-
-    fn written(&self, symbols: &[usize]) -> String {
-        let letters = self.symbols <= 26;
-        let written = symbols.iter().map(|symbol| match letters {
-            true => char::from(b'a' + *symbol as u8).to_string(),
-            false => symbol.to_string(),
-        });
-        written.collect::<Vec<_>>().join(" ")
-    }
+/// Symbols of so many.
+fn written(symbols: &[usize], of: usize) -> String {
+    let written = symbols.iter().map(|symbol| match of <= 26 {
+        true => char::from(b'a' + *symbol as u8).to_string(),
+        false => symbol.to_string(),
+    });
+    written.collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -128,11 +87,15 @@ mod tests {
                 (Arrangement::Reverse, |it| it.reverse()),
                 (Arrangement::Sort, |it| it.sort_unstable()),
             ] {
-                let drawn = Sequences::new(arrangement)
-                    .with_symbols(symbols)
-                    .with_lengths(3, 7)
-                    .generate(Counts::new(300, 20), 5)
-                    .unwrap();
+                let sequences = Sequences {
+                    symbols,
+                    min_length: 3,
+                    max_length: 7,
+                    train_size: 300,
+                    valid_size: 20,
+                    test_size: 0,
+                };
+                let drawn = arrangement.generate(&sequences, 5).unwrap();
                 for pair in drawn.train.iter().chain(&drawn.valid) {
                     let mut read = read(&pair.source, symbols);
                     assert!((3..=7).contains(&read.len()), "{pair:?}");

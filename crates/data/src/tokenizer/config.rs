@@ -1,32 +1,30 @@
 //! How a tokenizer is made.
 
+use zoo_config::WordRule;
+
 use super::special::SPECIAL_TOKENS;
 use crate::DataError;
-use crate::words::words;
 
-words! {
-    /// What a token is.
-    pub enum TokenizerKind of "tokenizer" {
-        /// A character.
-        Char = "char",
-        /// A word.
-        Word = "word",
-        /// A piece of a word, as often seen together: Sennrich et al.,
-        /// [Neural Machine Translation of Rare Words with Subword Units](https://arxiv.org/abs/1508.07909), 2015.
-        Bpe = "bpe",
-    }
+/// What a token is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TokenizerKind {
+    /// A character.
+    Char,
+    /// A word.
+    Word,
+    /// A piece of a word, as often seen together: Sennrich et al.,
+    /// [Neural Machine Translation of Rare Words with Subword Units](https://arxiv.org/abs/1508.07909), 2015.
+    Bpe,
 }
 
-words! {
-    /// Where words begin and end.
-    #[derive(Default)]
-    pub enum WordRule of "word rule" {
-        /// At spaces only: for text that is tokenized already.
-        Spaces = "spaces",
-        /// At spaces, and marks are words of their own; so is each Chinese character for a
-        /// tokenizer of words.
-        #[default]
-        Marks = "marks",
+impl TokenizerKind {
+    /// What a tokenizer that was learned is called in errors.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Char => "char",
+            Self::Word => "word",
+            Self::Bpe => "bpe",
+        }
     }
 }
 
@@ -56,7 +54,7 @@ impl TokenizerConfig {
             size,
             min_frequency: 1,
             lowercase: false,
-            words: WordRule::default(),
+            words: WordRule::Marks,
             byte_fallback: kind == TokenizerKind::Bpe,
         }
     }

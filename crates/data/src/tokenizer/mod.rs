@@ -11,8 +11,7 @@ mod pair;
 mod special;
 mod train;
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
 use std::path::Path;
 use std::thread;
 
@@ -20,7 +19,7 @@ use serde::de::IgnoredAny;
 use tokenizers::ModelWrapper;
 
 use self::caught::caught;
-pub use self::config::{TokenizerConfig, TokenizerKind, WordRule};
+pub use self::config::TokenizerConfig;
 pub use self::pair::PairTokenizers;
 use self::special::is_silent;
 pub use self::special::{BEGIN, END, PAD, SPECIAL_TOKENS, UNKNOWN};
@@ -40,8 +39,8 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// Reads a file that [`save`](Self::save) wrote, or another program that gives the special
-    /// tokens the same ids.
+    /// Reads a file with what [`to_json`](Self::to_json) wrote, or another program that gives the
+    /// special tokens the same ids.
     ///
     /// # Errors
     ///
@@ -118,18 +117,6 @@ impl Tokenizer {
             name,
             vocabulary: size,
             inner: Box::new(inner),
-        })
-    }
-
-    /// Writes it to a file, which after a crash is complete, as it was, or absent.
-    ///
-    /// # Errors
-    ///
-    /// [`DataError::Write`] if that cannot be.
-    pub fn save(&self, path: &Path) -> Result<(), DataError> {
-        write_atomic(path, self.to_json()?.as_bytes()).map_err(|source| DataError::Write {
-            path: path.to_owned(),
-            source,
         })
     }
 
@@ -214,30 +201,6 @@ impl Tokenizer {
     /// The id of a token that is written so.
     pub fn id(&self, token: &str) -> Option<u32> {
         self.inner.token_to_id(token)
-    }
-}
-
-/// Replaces a file, or the one that a symlink leads to, at once. Devices and pipes are written to.
-fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    if fs::metadata(path).is_ok_and(|it| !it.is_file()) {
-        return File::options().write(true).open(path)?.write_all(bytes);
-    }
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let mut partial = target.clone().into_os_string();
-    partial.push(format!(".{}.tmp", std::process::id()));
-    let written = File::create(&partial).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&partial, &target)
-    });
-    if written.is_err() {
-        let _ = fs::remove_file(&partial);
-    }
-    written?;
-    // Windows cannot sync a folder, and need not.
-    match target.parent().filter(|_| cfg!(unix)) {
-        Some(folder) if folder != Path::new("") => File::open(folder)?.sync_all(),
-        _ => Ok(()),
     }
 }
 

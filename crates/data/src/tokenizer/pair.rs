@@ -67,18 +67,8 @@ impl PairTokenizers {
         }
     }
 
-    /// Writes them into a folder: `tokenizer.json`, or `tokenizer.source.json` and
-    /// `tokenizer.target.json`.
-    ///
-    /// # Errors
-    ///
-    /// [`DataError::Write`] if that cannot be.
-    pub fn save(&self, folder: &Path) -> Result<(), DataError> {
-        let mut files = self.files().into_iter();
-        files.try_for_each(|(name, tokenizer)| tokenizer.save(&folder.join(name)))
-    }
-
-    /// The files that [`save`](Self::save) writes: their names, and what is in each.
+    /// The files of a folder with them, by their names: `tokenizer.json`, or
+    /// `tokenizer.source.json` and `tokenizer.target.json`.
     pub fn files(&self) -> Vec<(&'static str, &Tokenizer)> {
         match self {
             Self::Joint(both) => vec![(JOINT, both)],
@@ -86,7 +76,7 @@ impl PairTokenizers {
         }
     }
 
-    /// Reads what [`save`](Self::save) wrote.
+    /// Reads a folder with those [`files`](Self::files).
     ///
     /// # Errors
     ///

@@ -23,8 +23,9 @@ use tokenizers::{
     AddedToken, NormalizedString, Normalizer, OffsetReferential, OffsetType, PreTokenizedString,
     PreTokenizer, SplitDelimiterBehavior,
 };
+use zoo_config::WordRule;
 
-use super::config::{TokenizerConfig, TokenizerKind, WordRule};
+use super::config::{TokenizerConfig, TokenizerKind};
 use super::special::SPECIAL_TOKENS;
 use super::{Tokenizer, UNKNOWN, failed};
 use crate::DataError;
@@ -65,7 +66,7 @@ impl TokenizerConfig {
             .with_normalizer(Some(normalizer))
             .with_pre_tokenizer(pre_tokenizer)
             .with_decoder(self.decoder());
-        Tokenizer::checked(self.kind.to_string(), inner)
+        Tokenizer::checked(self.kind.word().to_owned(), inner)
     }
 
     fn normalizer(&self) -> NormalizerWrapper {

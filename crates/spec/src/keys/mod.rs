@@ -213,9 +213,47 @@ macro_rules! keys {
     };
 }
 
-/// An enum of words, each as `Name = "word"`.
+/// An enum of words, each as `Name = "word"`. With `: "what"` after its name it is also read from
+/// text and shown; `what` is what its words are called in errors.
 #[macro_export]
 macro_rules! words {
+    (
+        $(#[$about:meta])*
+        pub enum $name:ident: $what:literal {
+            $( $(#[$doc:meta])* $variant:ident = $word:literal, )+
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+        pub enum $name {
+            $( $(#[$doc])* #[serde(rename = $word)] $variant, )+
+        }
+
+        impl $name {
+            /// All, in the order they are shown.
+            pub const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
+
+            /// The word people write.
+            pub fn word(self) -> &'static str {
+                match self { $( Self::$variant => $word, )+ }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.word())
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::UnknownWord;
+
+            fn from_str(word: &str) -> Result<Self, Self::Err> {
+                let found = Self::ALL.into_iter().find(|known| known.word() == word);
+                found.ok_or_else(|| Self::Err::new($what, word, Self::ALL.map(Self::word)))
+            }
+        }
+    };
     (
         $(#[doc = $about:literal])+
         pub enum $name:ident {
@@ -363,4 +401,35 @@ fn check_table(table: &toml::Table, keys: &[Key]) -> Result<(), InvalidValue> {
     let given = |key: &&Key| table.contains_key(key.name);
     let mut given = keys.iter().filter(given);
     given.try_for_each(|key| key.check(&table[key.name]))
+}
+
+#[cfg(test)]
+#[allow(unreachable_pub, reason = "the macro declares what is public")]
+mod tests {
+    crate::words! {
+        /// What is done with a list.
+        #[derive(Default)]
+        pub enum Operation: "operation" {
+            /// The largest.
+            Max = "max",
+            /// The least.
+            #[default]
+            Min = "min",
+        }
+    }
+
+    #[test]
+    fn every_word_reads_back() {
+        for one in Operation::ALL {
+            assert_eq!(one.word().parse(), Ok(one));
+            assert_eq!(one.to_string(), one.word());
+            let json = serde_json::to_string(&one).unwrap();
+            assert_eq!(json, format!("\"{one}\""));
+            assert_eq!(serde_json::from_str::<Operation>(&json).unwrap(), one);
+        }
+        let error = "mxa".parse::<Operation>().unwrap_err();
+        assert_eq!(error.nearest(), Some("max"));
+        assert_eq!(error.known, Operation::ALL.map(Operation::word));
+        assert_eq!(Operation::default(), Operation::Min);
+    }
 }

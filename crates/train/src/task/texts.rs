@@ -2,11 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use zoo_config::{Config, Data, Direction, Files, Format, Phrases};
-use zoo_data::tasks::{
-    Arrangement, Counts, Dates, Documents, ListOps, PhraseDirection, Phrases as PhraseTask, Recall,
-    Sequences,
-};
+use zoo_config::{Config, Data, Files, Format};
+use zoo_data::tasks::{Arrangement, Generate, MarkedDocument};
 use zoo_data::{
     DataError, Labelled, LabelledText, Pair, ParallelText, Parts, Read, Split, plain_text,
 };
@@ -34,32 +31,13 @@ pub(crate) fn read_texts<T: Task>(
 /// Texts, and what is to be made of them.
 pub(super) fn read_pairs(config: &Config, note: Note<'_>) -> Result<Parts<Vec<Pair>>, TrainError> {
     let seed = config.run.seed;
-    let sequences = |arrangement, data: &zoo_config::Sequences| {
-        Sequences::new(arrangement)
-            .with_symbols(data.symbols)
-            .with_lengths(data.min_length, data.max_length)
-            .generate(
-                counts(data.train_size, data.valid_size, data.test_size),
-                seed,
-            )
-    };
     Ok(match &config.data {
-        Data::Copy(data) => sequences(Arrangement::Copy, data)?,
-        Data::Reverse(data) => sequences(Arrangement::Reverse, data)?,
-        Data::Sort(data) => sequences(Arrangement::Sort, data)?,
-        Data::Dates(data) => Dates::new()
-            .with_years(data.first_year, data.last_year)
-            .generate(
-                counts(data.train_size, data.valid_size, data.test_size),
-                seed,
-            )?,
-        Data::Recall(data) => Recall::new()
-            .with_keys(data.min_keys, data.max_keys)
-            .generate(
-                counts(data.train_size, data.valid_size, data.test_size),
-                seed,
-            )?,
-        Data::Phrases(data) => phrases(data, seed)?,
+        Data::Copy(data) => Arrangement::Copy.generate(data, seed)?,
+        Data::Reverse(data) => Arrangement::Reverse.generate(data, seed)?,
+        Data::Sort(data) => Arrangement::Sort.generate(data, seed)?,
+        Data::Dates(data) => data.generate(seed)?,
+        Data::Recall(data) => data.generate(seed)?,
+        Data::Phrases(data) => data.generate(seed)?,
         Data::Parallel(data) => parallel(data, seed, note)?,
         _ => return Err(other_data(config)),
     })
@@ -72,33 +50,11 @@ pub(super) fn read_labelled(
 ) -> Result<Parts<Vec<Labelled>>, TrainError> {
     let seed = config.run.seed;
     match &config.data {
-        Data::ListOps(data) => Ok(ListOps::new()
-            .with_depth(data.max_depth)
-            .with_arguments(data.max_arguments)
-            .with_lengths(data.min_length, data.max_length)
-            .generate(
-                counts(data.train_size, data.valid_size, data.test_size),
-                seed,
-            )?),
+        Data::ListOps(data) => Ok(data.generate(seed)?),
         Data::Documents(data) => {
-            let parts = Documents::new()
-                .with_classes(data.classes)
-                .with_sentences(data.min_sentences, data.max_sentences)
-                .with_words(data.min_words, data.max_words)
-                .with_key_sentences(data.key_sentences)
-                .with_decoys(data.decoys)
-                .generate(
-                    counts(data.train_size, data.valid_size, data.test_size),
-                    seed,
-                )?;
-            let labelled = |part: Vec<zoo_data::tasks::MarkedDocument>| {
-                part.iter().map(|marked| marked.to_labelled()).collect()
-            };
-            Ok(Parts {
-                train: labelled(parts.train),
-                valid: labelled(parts.valid),
-                test: labelled(parts.test),
-            })
+            let labelled =
+                |part: Vec<MarkedDocument>| part.iter().map(MarkedDocument::to_labelled).collect();
+            Ok(data.generate(seed)?.map(labelled))
         }
         Data::Labelled(data) => labelled(data, seed, note),
         _ => Err(other_data(config)),
@@ -121,29 +77,6 @@ pub(super) fn read_plain(config: &Config, note: Note<'_>) -> Result<Parts<String
     let test = data.test.as_ref().map(&mut read).transpose()?;
     let split = split_of(data.valid_share, data.test_share, 0);
     joined(split, train, valid, test, |split, text| split.text(&text))
-}
-
-fn counts(train: usize, valid: usize, test: usize) -> Counts {
-    Counts::new(train, valid).with_test(test)
-}
-
-fn phrases(data: &Phrases, seed: u64) -> Result<Parts<Vec<Pair>>, TrainError> {
-    let direction = match data.direction {
-        Direction::ChineseToEnglish => PhraseDirection::ChineseToEnglish,
-        Direction::EnglishToChinese => PhraseDirection::EnglishToChinese,
-    };
-    let parts = PhraseTask::new()
-        .with_direction(direction)
-        .with_held_out(data.valid_share)
-        .generate(seed)?;
-    // So small a set is also there to be learned by heart: then it is asked for itself.
-    Ok(match parts.valid.is_empty() {
-        true => Parts {
-            valid: parts.train.clone(),
-            ..parts
-        },
-        false => parts,
-    })
 }
 
 fn parallel(

@@ -3,9 +3,7 @@
 use std::path::Path;
 
 use zoo_config::{Config, Data, Files, Sentences, Tokenizer as Said, Vocabulary, WordRule};
-use zoo_data::{
-    Encoded, Labels, LengthRule, Pair, PairTokenizers, SentenceRule, Tokenizer, TokenizerConfig,
-};
+use zoo_data::{Encoded, Labels, LengthRule, Pair, PairTokenizers, Tokenizer, TokenizerConfig};
 
 use super::Note;
 use crate::{DataPart, TrainError};
@@ -50,14 +48,11 @@ pub(super) fn load_labels(folder: &Path) -> Result<Labels, TrainError> {
 }
 
 /// Where sentences of the config's documents end.
-pub(super) fn sentence_rule(config: &Config) -> SentenceRule {
+pub(super) fn sentence_rule(config: &Config) -> Sentences {
     match &config.data {
-        Data::Labelled(data) => match data.sentences {
-            Some(Sentences::Lines) => SentenceRule::Lines,
-            Some(Sentences::Marks) | None => SentenceRule::Marks,
-        },
+        Data::Labelled(data) => data.sentences.unwrap_or(Sentences::Marks),
         // Those that are made up have a sentence a line.
-        _ => SentenceRule::Lines,
+        _ => Sentences::Lines,
     }
 }
 
@@ -80,10 +75,6 @@ pub(super) fn shorten<T: Encoded>(
 }
 
 fn tokenizer_config(said: &Said) -> TokenizerConfig {
-    let rule = |words: Option<WordRule>| match words {
-        Some(WordRule::Spaces) => zoo_data::WordRule::Spaces,
-        Some(WordRule::Marks) | None => zoo_data::WordRule::Marks,
-    };
     let sized = |config: TokenizerConfig, size: Option<usize>| match size {
         Some(size) => config.with_size(size),
         None => config,
@@ -96,11 +87,11 @@ fn tokenizer_config(said: &Said) -> TokenizerConfig {
         Said::Word(said) => sized(TokenizerConfig::words(), said.size)
             .with_min_frequency(said.min_frequency as u64)
             .with_lowercase(said.lowercase)
-            .with_words(rule(said.words)),
+            .with_words(said.words.unwrap_or(WordRule::Marks)),
         Said::Bpe(said) => TokenizerConfig::bpe(said.size)
             .with_min_frequency(said.min_frequency as u64)
             .with_lowercase(said.lowercase)
-            .with_words(rule(said.words))
+            .with_words(said.words.unwrap_or(WordRule::Marks))
             .with_byte_fallback(said.byte_fallback),
     }
 }

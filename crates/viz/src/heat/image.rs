@@ -84,9 +84,7 @@ pub(super) fn draw(heat: &Heat<'_>, theme: Theme) -> Result<Vec<u8>, PictureErro
     let text_width = |text: &str| dot * letters::width(text);
     let widest = |labels: &[String]| labels.iter().map(|text| text_width(text)).max();
     let (queries, keys) = (labels(heat.queries), labels(heat.keys));
-    let (low, high) = heat.weights.range();
-    let most = high.max(-low);
-    let lowest = if low < 0.0 { -most } else { 0.0 };
+    let (lowest, most) = heat.weights.scale();
     let (lowest_text, most_text) = (number(f64::from(lowest)), number(f64::from(most)));
 
     let left = MARGIN + widest(&queries).unwrap_or(0) + GAP;
@@ -126,7 +124,11 @@ pub(super) fn draw(heat: &Heat<'_>, theme: Theme) -> Result<Vec<u8>, PictureErro
     }
     for x in 0..scale_width {
         let share = x as f32 / (scale_width - 1) as f32;
-        let share = if low < 0.0 { 2.0 * share - 1.0 } else { share };
+        let share = if lowest < 0.0 {
+            2.0 * share - 1.0
+        } else {
+            share
+        };
         canvas.fill((left + x, scale_top), (1, SCALE_HEIGHT), theme.shade(share));
     }
     let y = scale_top + SCALE_HEIGHT + GAP;

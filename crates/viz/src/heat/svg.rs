@@ -157,9 +157,8 @@ fn cells(svg: &mut String, heat: &Heat<'_>, (left, top): (f64, f64), cell: f64) 
 
 /// Which shade is which weight.
 fn scale(svg: &mut String, heat: &Heat<'_>, (left, top): (f64, f64)) {
-    let (low, high) = heat.weights.range();
-    let most = high.max(-low);
-    let first = if low < 0.0 { -SHADES } else { 0 };
+    let (lowest, most) = heat.weights.scale();
+    let first = if lowest < 0.0 { -SHADES } else { 0 };
     let step = 160.0 / f64::from(SHADES - first + 1);
     for at in first..=SHADES {
         let _ = writeln!(
@@ -170,7 +169,6 @@ fn scale(svg: &mut String, heat: &Heat<'_>, (left, top): (f64, f64)) {
             step + 0.3,
         );
     }
-    let lowest = if low < 0.0 { -most } else { 0.0 };
     for (x, anchor, weight) in [(left, "start", lowest), (left + 160.0, "end", most)] {
         let _ = writeln!(
             svg,

@@ -5,9 +5,8 @@ use super::*;
 #[test]
 fn every_form_of_one_day() {
     let date = NaiveDate::from_ymd_opt(1998, 5, 3).unwrap();
-    let written = Form::ALL.map(|form| form.write(date));
     assert_eq!(
-        written,
+        FORMS.map(|form| written(date, form)),
         [
             "3rd of May 1998",
             "the 3rd of May, 1998",
@@ -88,10 +87,14 @@ fn meanings(text: &str, years: std::ops::RangeInclusive<i32>) -> HashSet<NaiveDa
 #[test]
 fn every_text_means_its_date_and_no_other() {
     for (first, last) in [(1950, 2049), (1600, 2400)] {
-        let dates = Dates::new().with_years(first, last);
-        let drawn = dates
-            .generate(Counts::new(6000, 300).with_test(300), 2)
-            .unwrap();
+        let dates = Dates {
+            first_year: first,
+            last_year: last,
+            train_size: 6000,
+            valid_size: 300,
+            test_size: 300,
+        };
+        let drawn = dates.generate(2).unwrap();
         let mut forms = HashSet::new();
         for pair in drawn.train.iter().chain(&drawn.valid).chain(&drawn.test) {
             let meant: Vec<String> = meanings(&pair.source, first as i32..=last as i32)
@@ -108,12 +111,10 @@ fn every_text_means_its_date_and_no_other() {
 
 #[test]
 fn held_back_dates_are_new_in_every_form() {
-    let drawn = Dates::new().generate(Counts::new(20_000, 1000), 7).unwrap();
-    let learned: HashSet<&str> = drawn
-        .train
-        .iter()
-        .map(|pair| pair.target.as_str())
-        .collect();
+    // 20,000 examples to learn from, 500 to validate with.
+    let drawn = Dates::default().generate(7).unwrap();
+    let learned = drawn.train.iter().map(|pair| pair.target.as_str());
+    let learned: HashSet<&str> = learned.collect();
     let known = |pair: &&Pair| learned.contains(pair.target.as_str());
     assert_eq!(drawn.valid.iter().filter(known).count(), 0);
     assert!(
