@@ -144,13 +144,18 @@ mod tests {
     use super::*;
     use crate::{Parameter, catalogue, only_measured};
 
-    /// The oracle accepts a problem exactly if none of its inputs is refused.
+    /// The oracle accepts a problem, with as many key and value heads as the mechanism has, exactly
+    /// if none of its inputs is refused.
     #[test]
     fn the_oracle_takes_problems_without_refused_inputs() {
         for problem in catalogue().into_iter().chain(only_measured()) {
             for mechanism in Mechanism::ALL {
+                let config = MechanismConfig::from(mechanism);
+                let mut problem = problem.clone();
+                let kv_heads = kv_heads_of(&config, problem.heads);
+                problem.kv_heads = kv_heads.unwrap_or(problem.kv_heads);
                 let zeros = |parameter: Parameter| vec![0.0; parameter.count()];
-                let taken = problem.given_to(&mechanism.into(), zeros).is_some();
+                let taken = problem.given_to(&config, zeros).is_some();
                 let mut inputs = Input::ALL.iter().filter(|input| input.is_in(&problem));
                 let refused = inputs.find_map(|input| input.refused_by(mechanism));
                 assert_eq!(taken, refused.is_none(), "{mechanism}, {}", problem.name);
