@@ -171,7 +171,8 @@ mod tests {
             .with_mask(Mask::KeyLengths(vec![8, 5]))
             .with_kv_heads(1);
         let inputs = problem.inputs();
-        let formulas: [fn(&[f32], &[f32]) -> Formula; 3] = [
+        type Build = fn(&[f32], &[f32]) -> Formula;
+        let formulas: [Build; 3] = [
             |vectors, _| Formula::Additive(vectors.to_vec()),
             |_, matrices| Formula::Multiplicative(matrices.to_vec()),
             |vectors, matrices| Formula::Predicted {

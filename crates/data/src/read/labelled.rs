@@ -212,10 +212,19 @@ mod tests {
     use super::*;
     use crate::test_files::Folder;
 
-    /// What is read where nearly all may be bad: the examples as label and text, and the lines
-    /// that are not with why.
+    /// Labels with their texts, and the lines that could not be used with the reason.
+    type Read = (Vec<(String, String)>, Vec<(usize, String)>);
+
+    /// A file, its labels with their texts, and its bad lines with the reason.
+    type Case<'a> = (
+        LabelledText,
+        &'a [(&'a str, &'a str)],
+        &'a [(usize, &'a str)],
+    );
+
+    /// What is read where nearly all lines may be bad.
     #[track_caller]
-    fn read_of(text: LabelledText) -> (Vec<(String, String)>, Vec<(usize, String)>) {
+    fn read_of(text: LabelledText) -> Read {
         let read = text.with_allowed_bad(0.9).read().unwrap();
         let examples = read.examples.into_iter().map(|it| (it.label, it.text));
         let bad = read.report.first_bad.into_iter();
@@ -239,7 +248,7 @@ mod tests {
         };
         let lines = "{\"y\": \"good\", \"x\": \"一 film\"}\n{\"y\": 2, \"x\": \"b\"}\n\
                      {\"x\": \"c\"}\n[1]\n{\"y\": 1, \"x\": 7}\n{\"y\"\n{\"y\": null, \"x\": \"d\"}\n";
-        let cases: [(LabelledText, &[(&str, &str)], &[(usize, &str)]); 5] = [
+        let cases: [Case<'_>; 5] = [
             (
                 LabelledText::tsv(folder.gz("a.txt.gz", b"1\tgood\tfilm\n\nno tab\n2\tbad\n3\t\n")),
                 &[("1", "good\tfilm"), ("2", "bad")],

@@ -18,9 +18,11 @@ use super::Generate;
 use super::parts::{Drawn, parts};
 use crate::{DataError, Pair, Parts};
 
+type Form = (&'static str, fn(&str) -> String);
+
 /// How dates are written: patterns by the signs of `strftime`, with `%o` for `3rd`, and what is done
 /// to the letters of names.
-const FORMS: [(&str, fn(&str) -> String); 16] = [
+const FORMS: [Form; 16] = [
     ("%o of %B %Y", str::to_owned),
     ("the %o of %B, %Y", str::to_owned),
     ("%B %-d, %Y", str::to_owned),
