@@ -29,7 +29,7 @@ use crate::counter::{draw, mix, row_key};
 use crate::mechanisms::standard::{
     Attended, all_places, attend_by_weights, by_rows, changed, may_hide, scores_of, softmax,
 };
-use crate::precision::{widen};
+use crate::precision::widen;
 use crate::seed::next_seed;
 use crate::{AttentionOptions, AttentionShape};
 
