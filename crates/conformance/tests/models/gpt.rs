@@ -148,7 +148,7 @@ fn entropy_ignores_padding(mechanism: MechanismConfig, device: &Device) -> Resul
     let together = of(&rows)?;
     let mut alone = 0.0;
     for row in &rows {
-        alone += of(&[row.clone()])? * row.len() as f64;
+        alone += of(std::slice::from_ref(row))? * row.len() as f64;
     }
     let tokens: usize = rows.iter().map(Vec::len).sum();
     let alone = alone / tokens as f64;
