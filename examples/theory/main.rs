@@ -24,7 +24,10 @@ use std::process::ExitCode;
 use zoo_backend::Opened;
 use zoo_examples::{Outcome, argument};
 
-const TOPICS: [(&str, fn(&Opened) -> Outcome); 14] = [
+/// The name of a topic, and its program.
+type Topic = (&'static str, fn(&Opened) -> Outcome);
+
+const TOPICS: [Topic; 14] = [
     ("scaling", scaling::run),
     ("saturation", saturation::run),
     ("restraint", restraint::run),
