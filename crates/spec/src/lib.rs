@@ -5,7 +5,7 @@
 //! - [`Model`] has the sizes and choices of each model;
 //! - [`BackendWord`] is turned into a Burn device by `zoo-backend` and into cargo features by
 //!   `xtask`, which does not link Burn;
-//! - [`keys`] has the macros that declare a struct of keys with their allowed values;
+//! - [`keys`](mod@keys) has the macros that declare a struct of keys with their allowed values;
 //! - [`Draw`] draws data and problems by a seed or a name.
 
 mod backend;
