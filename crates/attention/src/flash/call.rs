@@ -8,7 +8,7 @@ use burn::backend::{Backend, ExtensionType};
 use crate::pattern::rule::Rule;
 use crate::{AttentionShape, Dropout};
 
-/// What the op is told besides its tensors.
+/// Arguments of the op besides its tensors.
 #[derive(Debug, Clone)]
 pub(crate) struct TiledSettings {
     pub(crate) shape: AttentionShape,
@@ -70,7 +70,7 @@ pub(crate) struct Saved<B: Backend> {
     pub(crate) stats: FloatTensor<B>,
 }
 
-/// What arrives at the results of the forward pass, and what is asked for.
+/// Output gradients, and which input gradients are requested.
 #[derive(Debug, Clone)]
 pub(crate) struct Arrived<B: Backend> {
     /// The gradient by the context.

@@ -21,7 +21,7 @@ pub(crate) struct Sight<'a> {
     pub(crate) lengths: &'a [usize],
     /// Whether places see what is before them alone.
     pub(crate) is_causal: bool,
-    /// Where the entropy of each attention is added, if it is asked for.
+    /// Collects the entropy of each attention, if requested.
     pub(crate) entropies: Option<&'a Entropies>,
 }
 
@@ -66,7 +66,7 @@ impl Sight<'_> {
         attention.forward(places.clone(), places.clone(), places, pattern)
     }
 
-    /// Adds the entropy of an attention of these sequences, if it is asked for.
+    /// Adds the entropy of an attention of these sequences, if requested.
     pub(super) fn add_entropy(
         &self,
         attention: &MultiHeadAttention,

@@ -23,7 +23,7 @@ pub(crate) struct Call<'a> {
     pub(crate) alibi: Option<&'a [f32]>,
     /// What is added to scores.
     pub(crate) bias: Option<Spread<'a, f32>>,
-    /// Weights that are forgotten.
+    /// Dropout of attention weights.
     pub(crate) dropout: Option<Dropout>,
     /// `[batch, heads, seq_q, d_head]`
     pub(crate) query: &'a [f32],

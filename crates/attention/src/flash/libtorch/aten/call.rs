@@ -1,4 +1,4 @@
-//! What LibTorch's kernels are told of a call.
+//! Arguments of LibTorch's kernels.
 
 use burn::backend::LibTorch;
 use tch::{Kind, Tensor};
@@ -8,11 +8,11 @@ use crate::AttentionShape;
 use crate::flash::call::{Bias, MoreHidden};
 use crate::pattern::rule::Rule;
 
-/// Who sees whom, as far as the kernels can be told.
+/// Visibility, as far as the kernels support it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) is_causal: bool,
-    /// Keys before a query's own place and after it.
+    /// Visible keys before the query's position and after it.
     pub(super) window: Option<[usize; 2]>,
     /// Keys that each example has.
     pub(super) lengths: Option<Vec<usize>>,
@@ -24,7 +24,7 @@ impl Seen {
         let &AttentionShape { seq_q, seq_k, .. } = shape;
         match rule {
             Rule::Full => Some(Self::default()),
-            // One query level with the last key sees everything.
+            // One query, aligned with the last key, sees everything.
             Rule::Causal if seq_q == 1 => Some(Self::default()),
             // With more queries than keys, the first see nothing, which is not expected.
             Rule::Causal if seq_q <= seq_k => Some(Self {
@@ -77,7 +77,7 @@ impl Seen {
     }
 }
 
-/// What the [memory-efficient kernel](super::efficient) is told besides its tensors.
+/// Arguments of the [memory-efficient kernel](super::efficient) besides its tensors.
 #[derive(Debug)]
 pub(super) struct Added {
     pub(super) mask: Mask,
