@@ -33,6 +33,27 @@ fn every_mechanism_has_a_chapter() {
     }
 }
 
+/// A file of a mechanism that is missing in the list of `for_each_mechanism!` would not be
+/// compiled.
+#[test]
+fn every_file_of_a_mechanism_is_in_the_list() {
+    let list = read("crates/spec/src/mechanisms/mod.rs");
+    for package in ["spec", "attention", "oracle"] {
+        let folder = format!("crates/{package}/src/mechanisms");
+        let declared = read(&format!("{folder}/mod.rs"));
+        for entry in fs::read_dir(Path::new(ROOT).join(&folder)).expect(&folder) {
+            let path = entry.expect(&folder).path();
+            let module = path.file_stem().expect("a name").to_string_lossy();
+            assert!(
+                module == "mod"
+                    || list.contains(&format!(" {module}::"))
+                    || declared.contains(&format!("mod {module};")),
+                "{folder}/{module} is neither a mechanism of the list nor a module"
+            );
+        }
+    }
+}
+
 /// A page with a Rust block is one of the documentation tests of this package.
 #[test]
 fn every_page_with_rust_is_a_documentation_test() {

@@ -5,8 +5,8 @@ use zoo_spec::Dtype;
 use crate::sections::data::USUAL_VALID_SHARE;
 use crate::sections::training::USUAL_STEPS;
 use crate::{
-    Config, Data, LossScale, Metric, Model, Sample, Sentences, Strategy, Task, Tying, Vocabulary,
-    WordRule,
+    BleuTokenizer, Config, Data, Direction, LossScale, Metric, Model, Sample, Sentences, Strategy,
+    Task, Tying, Vocabulary, WordRule,
 };
 
 impl Config {
@@ -18,6 +18,20 @@ impl Config {
             Task::Classes => Metric::Accuracy,
             Task::Continuation => Metric::Loss,
         })
+    }
+
+    /// How BLEU splits texts into words, for tasks whose models write texts to be compared.
+    pub fn bleu_tokenizer(&self) -> Option<BleuTokenizer> {
+        let default = match (&self.data, self.tokenizer.words()) {
+            (data, _) if data.task() != Task::Pairs => None,
+            // Splitting such words again would count others.
+            (_, Some(WordRule::Spaces)) => Some(BleuTokenizer::None),
+            (Data::Phrases(data), _) if data.direction == Direction::EnglishToChinese => {
+                Some(BleuTokenizer::Zh)
+            }
+            _ => Some(BleuTokenizer::V13a),
+        };
+        self.validation.bleu_tokenizer.or(default)
     }
 
     /// The numbers that a pass computes in.
@@ -72,6 +86,7 @@ impl Config {
                 false => WordRule::Marks,
             });
         }
+        self.validation.bleu_tokenizer = self.bleu_tokenizer();
         if self.data.task() == Task::Classes {
             self.decoding = None;
         }

@@ -181,6 +181,34 @@ fn printing_shows_what_follows_from_other_keys() {
 }
 
 #[test]
+fn bleu_splits_words_as_the_data_and_the_tokenizer_suggest() {
+    let phrases = |direction| format!("kind = \"phrases\"\ndirection = \"{direction}\"");
+    let spaces = "[tokenizer]\nkind = \"bpe\"\nwords = \"spaces\"";
+    for (data, rest, expected) in [
+        ("kind = \"reverse\"".to_owned(), "", Some("none")),
+        (phrases("zh-en"), "", Some("13a")),
+        (phrases("en-zh"), "", Some("zh")),
+        (phrases("zh-en"), spaces, Some("none")),
+        (
+            phrases("zh-en"),
+            "[validation]\nbleu_tokenizer = \"char\"",
+            Some("char"),
+        ),
+        ("kind = \"plain\"\ntrain = \"a\"".to_owned(), "", None),
+    ] {
+        let model = match expected {
+            Some(_) => "transformer",
+            None => "gpt",
+        };
+        let config = read(&format!(
+            "[data]\n{data}\n[model]\nkind = \"{model}\"\n{rest}\n"
+        ));
+        let resolved = config.validation.bleu_tokenizer;
+        assert_eq!(resolved.map(|one| one.word()), expected, "{data} {rest}");
+    }
+}
+
+#[test]
 fn templates_are_the_defaults_with_comments() {
     for kind in TEMPLATES {
         let text = template(kind).expect("there is one");

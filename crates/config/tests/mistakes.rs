@@ -238,6 +238,11 @@ fn a_model_must_fit_the_data() {
         "a.toml:7:10: validation.metric: there is no accuracy of data.kind = \"reverse\"; it can be loss, \
          perplexity, exact, bleu, chrf",
     );
+    of(
+        "kind = \"plain\"\ntrain = \"a\"",
+        "kind = \"gpt\"\n[validation]\nbleu_tokenizer = \"zh\"",
+        "a.toml:7:18: validation.bleu_tokenizer: there is no bleu of data.kind = \"plain\"; leave it out",
+    );
 }
 
 #[test]

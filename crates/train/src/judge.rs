@@ -1,7 +1,7 @@
 //! How good a model is at what it was trained for: in loss, and in what people publish.
 
 use burn::tensor::Device;
-use zoo_config::{Config, Metric, WordRule};
+use zoo_config::{Config, Metric};
 use zoo_data::metrics::{Accuracy, Bleu, BleuScore, ChrfScore, ConfusionMatrix, Perplexity};
 use zoo_models::GenerateConfig;
 
@@ -95,26 +95,25 @@ pub struct Judge {
     pub device: Device,
 }
 
-/// How BLEU takes the words of the config's texts.
+/// BLEU as the config's validation computes it.
 pub fn bleu_of(config: &Config) -> Bleu {
-    let tokenizer = match &config.tokenizer {
-        // Words lie between spaces already, and cutting them again would count others.
-        zoo_config::Tokenizer::Word(said) if said.words == Some(WordRule::Spaces) => {
-            zoo_data::metrics::Tokenizer::None
-        }
-        zoo_config::Tokenizer::Bpe(said) if said.words == Some(WordRule::Spaces) => {
-            zoo_data::metrics::Tokenizer::None
-        }
-        _ if writes_chinese(config) => zoo_data::metrics::Tokenizer::Zh,
-        _ => zoo_data::metrics::Tokenizer::V13a,
-    };
     Bleu {
-        tokenizer,
+        tokenizer: config.bleu_tokenizer().unwrap_or_default(),
         ..Bleu::default()
     }
 }
 
-fn writes_chinese(config: &Config) -> bool {
-    use zoo_config::{Data, Direction};
-    matches!(&config.data, Data::Phrases(data) if data.direction == Direction::EnglishToChinese)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn validation_computes_bleu_with_the_tokenizer_of_the_config() {
+        let text = "[data]\nkind = \"reverse\"\n[model]\nkind = \"transformer\"\n[validation]\n";
+        for (key, expected) in [("", "tok:none"), ("bleu_tokenizer = \"char\"", "tok:char")] {
+            let config = Config::parse("a.toml", &format!("{text}{key}\n"), &[]).unwrap();
+            let score = bleu_of(&config).corpus(&["a b"], &[vec!["a b"]]).unwrap();
+            assert!(score.signature.contains(expected), "{}", score.signature);
+        }
+    }
 }

@@ -64,15 +64,19 @@ pub(crate) struct Entropies {
 }
 
 impl Entropies {
-    /// Of what weighs; `None` where that makes no shares of a whole.
+    /// The entropies of the weights that `weighing` gives the keys.
+    ///
+    /// # Panics
+    ///
+    /// If these are not a distribution: mechanisms without one declare so in their capabilities.
     pub(crate) fn of(
         weighing: &Weighing,
         query: Tensor<4>,
         key: Tensor<4>,
         options: &AttentionOptions,
-    ) -> Option<Self> {
+    ) -> Self {
         match weighing {
-            Weighing::Softmax => Some(of_softmax(query, key, options)),
+            Weighing::Softmax => of_softmax(query, key, options),
             Weighing::Multiplicative(matrix) => {
                 let op = "entropy of multiplicative attention";
                 let shape = AttentionShape::of(op, &query, &key, &key);
@@ -81,15 +85,17 @@ impl Entropies {
                     scale: Some(options.scale.unwrap_or(1.0)),
                     ..options.clone()
                 };
-                Some(of_softmax(query, widen(key), &options))
+                of_softmax(query, widen(key), &options)
             }
             // Those of a network are held anyway; products of features are shares only
             // when they are written out.
             Weighing::Additive(_)
             | Weighing::Features(_)
             | Weighing::Hashed(_)
-            | Weighing::Hard(_) => Some(of_weights(weighing, query, key, options)),
-            Weighing::Retention(_) | Weighing::Predicted(..) => None,
+            | Weighing::Hard(_) => of_weights(weighing, query, key, options),
+            Weighing::Retention(_) | Weighing::Predicted(..) => {
+                panic!("weights that do not sum to one have no entropy")
+            }
         }
     }
 

@@ -9,12 +9,14 @@ use crate::analysis::weighing::Weighing;
 use crate::mechanisms::{self, Mechanism, Mode};
 use crate::{AttentionOptions, AttentionShape, Pattern};
 
-/// What was asked for cannot be had: the mechanism's weights are no shares of a whole.
+/// The mechanism's weights are not a distribution over the keys.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("mechanism {mechanism} has no entropy: what it multiplies values by does not sum to one")]
+#[error("mechanism {mechanism} has no entropy: {reason}")]
 pub struct NoEntropy {
     /// The mechanism.
     pub mechanism: Mechanism,
+    /// Why, as its capabilities say.
+    pub reason: &'static str,
 }
 
 impl MultiHeadAttention {
@@ -128,10 +130,12 @@ impl MultiHeadAttention {
         key: Tensor<3>,
         pattern: Pattern,
     ) -> Result<Entropies, NoEntropy> {
+        let mechanism = self.mechanism.mechanism();
+        if let Err(reason) = self.mechanism.capabilities().options.entropy {
+            return Err(NoEntropy { mechanism, reason });
+        }
         let (query, key, weighing, options) = self.looking(query, key, pattern);
-        Entropies::of(&weighing, query, key, &options).ok_or_else(|| NoEntropy {
-            mechanism: self.mechanism.mechanism(),
-        })
+        Ok(Entropies::of(&weighing, query, key, &options))
     }
 
     /// Queries and keys by head, and how this layer weighs them.

@@ -5,10 +5,8 @@ use crate::model::Model;
 
 zoo_spec::words! {
     /// A group of problems that answer one question.
-    #[derive(Default)]
-    pub enum Suite: "suite" {
+    pub enum Suite: "suite" = Attention {
         /// A whole layer, every query at once: how training and prompts run.
-        #[default]
         Attention = "attention",
         /// One query against everything before it: how text is generated.
         Decode = "decode",

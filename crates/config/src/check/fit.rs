@@ -158,6 +158,10 @@ impl Fit<'_> {
             );
             self.misfit(&["validation.metric"], why);
         }
+        if self.says("validation.bleu_tokenizer") && config.data.task() != Task::Pairs {
+            let why = format!("there is no bleu of data.kind = \"{data}\"; leave it out");
+            self.misfit(&["validation.bleu_tokenizer"], why);
+        }
     }
 
     fn tokenizer(&mut self, config: &Config) {

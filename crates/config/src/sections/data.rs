@@ -147,7 +147,7 @@ keys! {
 
 words! {
     /// Which language is given, and which is wanted.
-    pub enum Direction {
+    pub enum Direction: "direction" {
         /// Chinese to English.
         ChineseToEnglish = "zh-en",
         /// English to Chinese.
@@ -237,7 +237,7 @@ keys! {
 
 words! {
     /// What a file of labelled texts is.
-    pub enum Format {
+    pub enum Format: "format" {
         /// As the name ends: `.tsv` or `.txt`, `.csv`, `.jsonl`, else a folder or archive.
         Auto = "auto",
         /// Lines of a class, a tab and a text.
@@ -253,7 +253,7 @@ words! {
 
 words! {
     /// What ends a sentence.
-    pub enum Sentences {
+    pub enum Sentences: "rule for sentences" {
         /// The line's end.
         Lines = "lines",
         /// A full stop, a question mark or the like.

@@ -18,7 +18,9 @@ pub use self::learning::{
 };
 pub use self::run::{Backend, Run};
 pub use self::tokenizer::{BpeTokens, CharTokens, Tokenizer, Vocabulary, WordRule, WordTokens};
-pub use self::training::{BatchBy, FixedScale, LossScale, Metric, Training, Validation};
+pub use self::training::{
+    BatchBy, BleuTokenizer, FixedScale, LossScale, Metric, Training, Validation,
+};
 pub use zoo_spec::{
     Activation, Alignment, Cell, ClassifierSpec, Feeding, GptSpec, HanSpec, LayerSpec,
     LearnedPositions, Model, Norm, Pooling, PositionEncoding, RotaryPositions, Seq2SeqSpec,

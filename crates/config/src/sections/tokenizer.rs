@@ -90,7 +90,7 @@ const WORDS: &str = "`spaces` for what is made up, else `marks`";
 
 words! {
     /// Where words begin and end.
-    pub enum WordRule {
+    pub enum WordRule: "rule for words" {
         /// At spaces only: for text that is tokenized already.
         Spaces = "spaces",
         /// At spaces, and marks are words of their own; so is each Chinese character.
@@ -100,7 +100,7 @@ words! {
 
 words! {
     /// Whether source and target have one vocabulary.
-    pub enum Vocabulary {
+    pub enum Vocabulary: "vocabulary" {
         /// One for both.
         Joint = "joint",
         /// One for each.
@@ -123,6 +123,14 @@ impl Tokenizer {
             Self::Char(tokens) => &mut tokens.vocabulary,
             Self::Word(tokens) => &mut tokens.vocabulary,
             Self::Bpe(tokens) => &mut tokens.vocabulary,
+        }
+    }
+
+    pub(crate) fn words(&self) -> Option<WordRule> {
+        match self {
+            Self::Char(_) => None,
+            Self::Word(tokens) => tokens.words,
+            Self::Bpe(tokens) => tokens.words,
         }
     }
 

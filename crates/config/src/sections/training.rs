@@ -42,7 +42,7 @@ keys! {
 
 words! {
     /// What a batch is made of.
-    pub enum BatchBy {
+    pub enum BatchBy: "unit of batches" {
         /// So many examples: sentences, documents.
         Examples = "examples",
         /// As many examples as have so many tokens.
@@ -89,6 +89,26 @@ keys! {
         samples: usize = 3, count(0, 1000);
         /// Examples that are looked at.
         max_examples: Option<usize> = None, LIMIT, Presence::Optional("all");
+        /// How BLEU splits texts into words, by sacreBLEU's name for it.
+        bleu_tokenizer: Option<BleuTokenizer> = None, Values::Words(BleuTokenizer::WORDS),
+            Presence::Optional(BLEU_TOKENIZER);
+    }
+}
+
+const BLEU_TOKENIZER: &str = "`none` for text whose words are split at spaces, `zh` for Chinese \
+                              targets, else `13a`";
+
+words! {
+    /// A tokenizer of sacreBLEU, by its name there and in its signature.
+    pub enum BleuTokenizer: "tokenizer of BLEU" = V13a {
+        /// That of WMT's `mteval-v13a`: separates punctuation, keeps numbers whole.
+        V13a = "13a",
+        /// Words are separated by spaces already.
+        None = "none",
+        /// Every character is a word.
+        Char = "char",
+        /// Every Chinese character is a word; the rest is split as by `13a`.
+        Zh = "zh",
     }
 }
 
@@ -97,7 +117,7 @@ const METRIC: &str = "`exact` for pairs that are made up, `bleu` for translation
 
 words! {
     /// What a model is judged by.
-    pub enum Metric {
+    pub enum Metric: "metric" {
         /// The loss itself; less is better.
         Loss = "loss",
         /// What the loss is a logarithm of; less is better.
@@ -116,17 +136,6 @@ words! {
 }
 
 impl Metric {
-    /// Every one, in the order they are told.
-    pub(crate) const ALL: [Self; 7] = [
-        Self::Loss,
-        Self::Perplexity,
-        Self::Exact,
-        Self::Bleu,
-        Self::Chrf,
-        Self::Accuracy,
-        Self::MacroF1,
-    ];
-
     /// Whether there is such a thing for this task.
     pub fn fits(self, task: Task) -> bool {
         match self {

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::ngrams::{ngrams, shared};
 use super::text::words;
-use super::{Case, CorpusMetric, MetricError, Smoothing, Tokenizer};
+use super::{BleuTokenizer, Case, CorpusMetric, MetricError, Smoothing, tokenize};
 
 /// How BLEU is computed. The default is sacreBLEU's.
 ///
@@ -27,7 +27,7 @@ use super::{Case, CorpusMetric, MetricError, Smoothing, Tokenizer};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bleu {
     /// What a word is. Default: `13a`.
-    pub tokenizer: Tokenizer,
+    pub tokenizer: BleuTokenizer,
     /// What is done about orders without a match. Default: `exp`.
     pub smoothing: Smoothing,
     /// Whether capitals count. Default: `mixed`, they do.
@@ -42,7 +42,7 @@ pub struct Bleu {
 impl Default for Bleu {
     fn default() -> Self {
         Self {
-            tokenizer: Tokenizer::default(),
+            tokenizer: BleuTokenizer::default(),
             smoothing: Smoothing::default(),
             case: Case::default(),
             effective_order: false,
@@ -62,7 +62,7 @@ impl CorpusMetric for Bleu {
     /// Words of the output and of the references that are nearest in length, and for each order
     /// the runs that match and all of them.
     fn count(&self, hypothesis: &str, references: &[&str]) -> Vec<usize> {
-        let cut = |line: &str| self.tokenizer.tokenize(&self.case.apply(line));
+        let cut = |line: &str| tokenize(&self.case.apply(line), self.tokenizer);
         let hypothesis = cut(hypothesis);
         let hypothesis: Vec<&str> = words(&hypothesis).collect();
         let references: Vec<String> = references.iter().map(|line| cut(line)).collect();

@@ -31,4 +31,5 @@ pub use error::MetricError;
 pub use perplexity::Perplexity;
 pub use smoothing::Smoothing;
 pub use text::Case;
-pub use tokenizer::Tokenizer;
+pub use tokenizer::tokenize;
+pub use zoo_config::BleuTokenizer;

@@ -213,31 +213,49 @@ macro_rules! keys {
     };
 }
 
-/// An enum of words, each as `Name = "word"`. With `: "what"` after its name it is also read from
-/// text and shown; `what` is what its words are called in errors.
+/// An enum of words, each as `Name = "word"`. `: "what"` is what its words are called in errors;
+/// `= Name` after it makes that variant the default.
 #[macro_export]
 macro_rules! words {
     (
-        $(#[$about:meta])*
-        pub enum $name:ident: $what:literal {
-            $( $(#[$doc:meta])* $variant:ident = $word:literal, )+
+        $(#[doc = $about:literal])+
+        $(#[derive($($derive:path),+)])?
+        pub enum $name:ident: $what:literal $(= $default:ident)? {
+            $( $(#[doc = $doc:literal])+ $variant:ident = $word:literal, )+
         }
     ) => {
-        $(#[$about])*
+        $(#[doc = $about])+
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+        $(#[derive($($derive),+)])?
         pub enum $name {
-            $( $(#[$doc])* #[serde(rename = $word)] $variant, )+
+            $( $(#[doc = $doc])+ #[serde(rename = $word)] $variant, )+
         }
 
         impl $name {
-            /// All, in the order they are shown.
+            /// All variants, in the order of their declaration.
             pub const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
 
-            /// The word people write.
+            /// Every name with its description.
+            pub const WORDS: &'static [$crate::keys::Variant] = &[
+                $( $crate::keys::Variant {
+                    word: $word,
+                    others: &[],
+                    about: concat!($($doc),+),
+                    keys: &[],
+                }, )+
+            ];
+
+            /// Its name.
             pub fn word(self) -> &'static str {
                 match self { $( Self::$variant => $word, )+ }
             }
         }
+
+        $( impl Default for $name {
+            fn default() -> Self {
+                Self::$default
+            }
+        } )?
 
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -251,41 +269,6 @@ macro_rules! words {
             fn from_str(word: &str) -> Result<Self, Self::Err> {
                 let found = Self::ALL.into_iter().find(|known| known.word() == word);
                 found.ok_or_else(|| Self::Err::new($what, word, Self::ALL.map(Self::word)))
-            }
-        }
-    };
-    (
-        $(#[doc = $about:literal])+
-        pub enum $name:ident {
-            $( $(#[doc = $doc:literal])+ $variant:ident = $word:literal, )+
-        }
-    ) => {
-        $(#[doc = $about])+
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-        pub enum $name {
-            $( $(#[doc = $doc])+ #[serde(rename = $word)] $variant, )+
-        }
-
-        impl $name {
-            /// Every name with its description.
-            pub const WORDS: &'static [$crate::keys::Variant] = &[
-                $( $crate::keys::Variant {
-                    word: $word,
-                    others: &[],
-                    about: concat!($($doc),+),
-                    keys: &[],
-                }, )+
-            ];
-
-            /// The word for it.
-            pub fn word(self) -> &'static str {
-                match self { $( Self::$variant => $word, )+ }
-            }
-        }
-
-        impl std::fmt::Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(self.word())
             }
         }
     };
@@ -408,12 +391,10 @@ fn check_table(table: &toml::Table, keys: &[Key]) -> Result<(), InvalidValue> {
 mod tests {
     crate::words! {
         /// What is done with a list.
-        #[derive(Default)]
-        pub enum Operation: "operation" {
+        pub enum Operation: "operation" = Min {
             /// The largest.
             Max = "max",
             /// The least.
-            #[default]
             Min = "min",
         }
     }
@@ -431,5 +412,7 @@ mod tests {
         assert_eq!(error.nearest(), Some("max"));
         assert_eq!(error.known, Operation::ALL.map(Operation::word));
         assert_eq!(Operation::default(), Operation::Min);
+        let described = Operation::WORDS.iter().map(|variant| variant.word);
+        assert!(described.eq(Operation::ALL.map(Operation::word)));
     }
 }

@@ -28,7 +28,7 @@ impl MechanismSpec for Linear {
 
 crate::words! {
     /// The feature map of linear attention.
-    pub enum LinearFeatures {
+    pub enum LinearFeatures: "feature map" {
         /// `elu(x) + 1`.
         Elu1 = "elu1",
         /// `max(x, 0) + 0.001`.

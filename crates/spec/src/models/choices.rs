@@ -4,7 +4,7 @@ use crate::keys::{Choice, LENGTH, POSITIVE, Presence, Values};
 
 crate::words! {
     /// Where a layer normalises.
-    pub enum Norm {
+    pub enum Norm: "normalisation" {
         /// Before attention and feed-forward network, which trains without warm-up: Xiong et al.,
         /// [On Layer Normalization in the Transformer](https://arxiv.org/abs/2002.04745), 2020.
         Pre = "pre",
@@ -15,7 +15,7 @@ crate::words! {
 
 crate::words! {
     /// The activation of a feed-forward network.
-    pub enum Activation {
+    pub enum Activation: "activation" {
         /// `max(x, 0)`.
         Relu = "relu",
         /// `x · Φ(x)`: Hendrycks and Gimpel, [GELU](https://arxiv.org/abs/1606.08415), 2016.
@@ -30,7 +30,7 @@ crate::words! {
 
 crate::words! {
     /// Which embeddings share their weights.
-    pub enum Tying {
+    pub enum Tying: "tying of embeddings" {
         /// None.
         None = "none",
         /// The target embedding and the output layer: Press and Wolf,
@@ -43,7 +43,7 @@ crate::words! {
 
 crate::words! {
     /// How a sequence is pooled into one vector.
-    pub enum Pooling {
+    pub enum Pooling: "pooling" {
         /// The final state of a learned token before the sequence. With a mechanism that attends
         /// to neighbouring positions only, that token does not see the others; `longformer` and
         /// `bigbird` have global tokens for it.
@@ -57,7 +57,7 @@ crate::words! {
 
 crate::words! {
     /// The cell of a recurrent layer.
-    pub enum Cell {
+    pub enum Cell: "recurrent cell" {
         /// Gated recurrent unit: a hidden state.
         Gru = "gru",
         /// Long short-term memory: a hidden state and a cell state.
@@ -67,7 +67,7 @@ crate::words! {
 
 crate::words! {
     /// What a recurrent decoder receives besides the last token.
-    pub enum Feeding {
+    pub enum Feeding: "feeding" {
         /// Nothing: all states are computed at once, attention follows.
         None = "none",
         /// The last attentional state: Luong's input feeding.

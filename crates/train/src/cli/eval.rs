@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use serde_json::{Value, json};
-use zoo_data::metrics::{Case, Tokenizer};
+use zoo_data::metrics::{BleuTokenizer, Case};
 use zoo_spec::printable_text;
 
 use super::using::Using;
@@ -50,9 +50,9 @@ pub struct Eval {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["part", "source", "labelled"])]
     pub text: Option<PathBuf>,
 
-    /// How BLEU takes words apart: 13a, none, char or zh; what suits the run's data, if not given
+    /// How BLEU splits words: 13a, none, char or zh; validation.bleu_tokenizer, if not given
     #[arg(long, value_name = "WORD")]
-    pub bleu_tokenize: Option<Tokenizer>,
+    pub bleu_tokenize: Option<BleuTokenizer>,
 
     /// Makes everything lower case before BLEU compares it
     #[arg(long)]
