@@ -105,6 +105,8 @@ pub fn bleu_of(config: &Config) -> Bleu {
 
 #[cfg(test)]
 mod tests {
+    use zoo_data::metrics::CorpusMetric;
+
     use super::*;
 
     #[test]
