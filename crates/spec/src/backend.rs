@@ -5,58 +5,32 @@ use std::str::FromStr;
 
 use crate::UnknownWord;
 
-/// A backend, before it is known whether this build or this machine has it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Backend {
-    /// Burn's maintained pure-Rust CPU backend; the default.
-    #[default]
-    Flex,
-    /// Burn's older pure-Rust CPU backend.
-    Ndarray,
-    /// Any adapter WGPU reaches, with shaders in WGSL. Runs on software adapters too.
-    Wgpu,
-    /// A real Vulkan GPU, with shaders compiled straight to SPIR-V.
-    Vulkan,
-    /// LibTorch: on CUDA where it sees it, else on the CPU.
-    Tch,
-    /// LibTorch on the CPU.
-    TchCpu,
-    /// LibTorch on CUDA.
-    TchCuda,
-    /// Burn's own CUDA backend, passed through to `burn-cuda`.
-    Cuda,
+crate::words! {
+    /// A backend, before it is known whether this build or this machine has it.
+    pub enum Backend: "backend" = Flex {
+        /// Burn's maintained pure-Rust CPU backend; the default.
+        Flex = "flex",
+        /// Burn's older pure-Rust CPU backend.
+        Ndarray = "ndarray",
+        /// Any adapter WGPU reaches, with shaders in WGSL. Runs on software adapters too.
+        Wgpu = "wgpu",
+        /// A real Vulkan GPU, with shaders compiled straight to SPIR-V.
+        Vulkan = "vulkan",
+        /// LibTorch: on CUDA where it sees it, else on the CPU.
+        Tch = "tch",
+        /// LibTorch on the CPU.
+        TchCpu = "tch-cpu",
+        /// LibTorch on CUDA.
+        TchCuda = "tch-cuda",
+        /// Burn's own CUDA backend, passed through to `burn-cuda`.
+        Cuda = "cuda",
+    }
 }
 
 impl Backend {
-    /// Every backend, in the order they are shown.
-    pub const ALL: [Self; 8] = [
-        Self::Flex,
-        Self::Ndarray,
-        Self::Wgpu,
-        Self::Vulkan,
-        Self::Tch,
-        Self::TchCpu,
-        Self::TchCuda,
-        Self::Cuda,
-    ];
-
     /// The backends that run on a machine without a GPU. `wgpu` is among them
     /// because a software Vulkan driver is enough for it.
     pub const WITHOUT_GPU: [Self; 4] = [Self::Flex, Self::Ndarray, Self::Wgpu, Self::TchCpu];
-
-    /// The word people write.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Flex => "flex",
-            Self::Ndarray => "ndarray",
-            Self::Wgpu => "wgpu",
-            Self::Vulkan => "vulkan",
-            Self::Tch => "tch",
-            Self::TchCpu => "tch-cpu",
-            Self::TchCuda => "tch-cuda",
-            Self::Cuda => "cuda",
-        }
-    }
 
     /// The cargo feature, of the same name in every crate, that compiles it in.
     pub fn feature(self) -> &'static str {
@@ -74,12 +48,6 @@ impl Backend {
     /// Whether a machine can have several of its devices, so that an index may follow.
     fn takes_index(self) -> bool {
         !matches!(self, Self::Flex | Self::Ndarray | Self::TchCpu | Self::Tch)
-    }
-}
-
-impl fmt::Display for Backend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
     }
 }
 
@@ -169,6 +137,9 @@ impl fmt::Display for ParseBackendError {
 
 impl std::error::Error for ParseBackendError {}
 
+/// Another name of the default backend.
+const CPU_ALIAS: &str = "cpu";
+
 impl FromStr for BackendWord {
     type Err = ParseBackendError;
 
@@ -177,7 +148,13 @@ impl FromStr for BackendWord {
             Some((word, index)) => (word, Some(index)),
             None => (text, None),
         };
-        let backend = named(word)?;
+        let backend = match word {
+            CPU_ALIAS => Backend::Flex,
+            word => word.parse().map_err(|mut unknown: UnknownWord| {
+                unknown.known.push(CPU_ALIAS.to_owned());
+                ParseBackendError::Unknown(unknown)
+            })?,
+        };
         let index = match index {
             None => None,
             Some(_) if !backend.takes_index() => {
@@ -192,46 +169,18 @@ impl FromStr for BackendWord {
     }
 }
 
-fn named(word: &str) -> Result<Backend, ParseBackendError> {
-    const CPU_ALIAS: &str = "cpu";
-    if word == CPU_ALIAS {
-        return Ok(Backend::Flex);
-    }
-    Backend::ALL
-        .into_iter()
-        .find(|backend| backend.word() == word)
-        .ok_or_else(|| {
-            let known = Backend::ALL.map(Backend::word).into_iter();
-            ParseBackendError::Unknown(UnknownWord::new("backend", word, known.chain([CPU_ALIAS])))
-        })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_word_reads_back() {
-        for backend in Backend::ALL {
-            assert_eq!(
-                backend.word().parse(),
-                Ok(BackendWord::from(backend)),
-                "{backend}"
-            );
-        }
-    }
-
-    #[test]
-    fn cpu_is_flex() {
-        assert_eq!("cpu".parse(), Ok(BackendWord::from(Backend::Flex)));
-    }
-
-    #[test]
-    fn an_index_may_follow() {
-        for text in ["wgpu:1", "vulkan:0", "tch-cuda:12", "cuda:3"] {
+    fn every_word_reads_back_and_an_index_may_follow() {
+        let indexed = ["wgpu:1", "vulkan:0", "tch-cuda:12", "cuda:3"];
+        for text in Backend::ALL.map(Backend::word).into_iter().chain(indexed) {
             let word: BackendWord = text.parse().expect(text);
             assert_eq!(word.to_string(), text);
         }
+        assert_eq!("cpu".parse(), Ok(BackendWord::from(Backend::Flex)));
     }
 
     #[test]
@@ -244,31 +193,31 @@ mod tests {
         assert!(error.to_string().contains("did you mean wgpu"), "{error}");
     }
 
-    #[track_caller]
-    fn refused(text: &str, message: &str) {
-        let error = text.parse::<BackendWord>().unwrap_err();
-        assert_eq!(error.to_string(), message);
-    }
-
     #[test]
     fn what_cannot_be_read_is_explained() {
-        refused(
-            "wpgu",
-            "unknown backend \"wpgu\": did you mean wgpu?\n  \
-             known: flex, ndarray, wgpu, vulkan, tch, tch-cpu, tch-cuda, cuda, cpu",
-        );
-        refused(
-            "wgpu:one",
-            "the device after \"wgpu:\" must be a number counted from 0, got \"one\"; \
-             write for example wgpu:0",
-        );
-        refused(
-            "flex:1",
-            "\"flex\" has a single device and takes no index; write flex",
-        );
-        refused(
-            "tch:0",
-            "\"tch\" picks its device by itself and takes no index; write tch-cuda:N to choose one",
-        );
+        for (text, message) in [
+            (
+                "wpgu",
+                "unknown backend \"wpgu\": did you mean wgpu?\n  \
+                 known: flex, ndarray, wgpu, vulkan, tch, tch-cpu, tch-cuda, cuda, cpu",
+            ),
+            (
+                "wgpu:one",
+                "the device after \"wgpu:\" must be a number counted from 0, got \"one\"; \
+                 write for example wgpu:0",
+            ),
+            (
+                "flex:1",
+                "\"flex\" has a single device and takes no index; write flex",
+            ),
+            (
+                "tch:0",
+                "\"tch\" picks its device by itself and takes no index; write tch-cuda:N to choose \
+                 one",
+            ),
+        ] {
+            let error = text.parse::<BackendWord>().unwrap_err();
+            assert_eq!(error.to_string(), message);
+        }
     }
 }

@@ -20,52 +20,27 @@ enum Bound {
 
 impl Range {
     /// A probability or share below 1.
-    pub const SHARE: Self = Self {
-        least: Bound::At(0.0),
-        most: Bound::Open(1.0),
-    };
+    pub const SHARE: Self = Self::new(Bound::At(0.0), Bound::Open(1.0));
     /// A share above 0.
-    pub const FRACTION: Self = Self {
-        least: Bound::Open(0.0),
-        most: Bound::At(1.0),
-    };
+    pub const FRACTION: Self = Self::new(Bound::Open(0.0), Bound::At(1.0));
     /// A share from 0 to 1.
-    pub const PART: Self = Self {
-        least: Bound::At(0.0),
-        most: Bound::At(1.0),
-    };
+    pub const PART: Self = Self::new(Bound::At(0.0), Bound::At(1.0));
     /// A factor between 0 and 1.
-    pub const SHRINKING: Self = Self {
-        least: Bound::Open(0.0),
-        most: Bound::Open(1.0),
-    };
+    pub const SHRINKING: Self = Self::new(Bound::Open(0.0), Bound::Open(1.0));
     /// Above 0.
-    pub const POSITIVE: Self = Self {
-        least: Bound::Open(0.0),
-        most: Bound::None,
-    };
+    pub const POSITIVE: Self = Self::new(Bound::Open(0.0), Bound::None);
     /// At least 0.
-    pub const NOT_NEGATIVE: Self = Self {
-        least: Bound::At(0.0),
-        most: Bound::None,
-    };
+    pub const NOT_NEGATIVE: Self = Self::new(Bound::At(0.0), Bound::None);
     /// A temperature of attention.
-    pub const TEMPERATURE: Self = Self {
-        least: Bound::At(1e-6),
-        most: Bound::At(1e6),
-    };
-
+    pub const TEMPERATURE: Self = Self::new(Bound::At(1e-6), Bound::At(1e6));
     /// A cap of attention scores.
-    pub const SOFTCAP: Self = Self {
-        least: Bound::At(1e-30),
-        most: Bound::At(1e30),
-    };
-
+    pub const SOFTCAP: Self = Self::new(Bound::At(1e-30), Bound::At(1e30));
     /// A coefficient of a loss term, of either sign.
-    pub const COEFFICIENT: Self = Self {
-        least: Bound::At(-1e6),
-        most: Bound::At(1e6),
-    };
+    pub const COEFFICIENT: Self = Self::new(Bound::At(-1e6), Bound::At(1e6));
+
+    const fn new(least: Bound, most: Bound) -> Self {
+        Self { least, most }
+    }
 
     /// Whether the number is in the range.
     pub fn contains(self, number: f64) -> bool {

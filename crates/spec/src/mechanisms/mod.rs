@@ -105,17 +105,6 @@ macro_rules! registry {
             pub const ALL: [Self; Self::COUNT] = [$( Self::$type, )+];
             const COUNT: usize = [$( stringify!($type) ),+].len();
 
-            const fn variant(self) -> &'static Variant {
-                match self {
-                    $( Self::$type => &Variant {
-                        word: $type::NAME,
-                        others: $type::ALIASES,
-                        about: $type::SUMMARY,
-                        keys: $type::KEYS,
-                    }, )+
-                }
-            }
-
             /// Its complexity, exactness and source.
             pub fn about(self) -> About {
                 match self {
@@ -184,6 +173,10 @@ pub const MECHANISMS: Choice = Choice {
 };
 
 impl Mechanism {
+    fn variant(self) -> &'static Variant {
+        &MECHANISMS.variants[self as usize]
+    }
+
     /// Its name.
     pub fn word(self) -> &'static str {
         self.variant().word
@@ -222,10 +215,9 @@ impl FromStr for Mechanism {
     fn from_str(word: &str) -> Result<Self, UnknownWord> {
         let is_it =
             |mechanism: &Self| mechanism.word() == word || mechanism.aliases().contains(&word);
-        Self::ALL.into_iter().find(is_it).ok_or_else(|| {
-            let known = Variant::words(MECHANISMS.variants);
-            UnknownWord::new("mechanism", word, known)
-        })
+        let known = || Variant::words(MECHANISMS.variants);
+        let found = Self::ALL.into_iter().find(is_it);
+        found.ok_or_else(|| UnknownWord::new("mechanism", word, known()))
     }
 }
 
