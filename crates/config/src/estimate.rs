@@ -33,30 +33,29 @@ pub struct DataSizes {
 }
 
 /// The least memory that training takes, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Estimate {
+pub(crate) struct Estimate {
     /// Numbers that are learned.
-    pub parameters: u128,
+    parameters: u128,
     /// Their bytes.
-    pub weights: u128,
+    weights: u128,
     /// Bytes of their gradients and of the optimizer's state.
-    pub learning: u128,
+    learning: u128,
     /// Bytes of the activations that a batch's backward pass needs.
-    pub batch: u128,
+    batch: u128,
     /// Bytes of the examples, where they are generated.
-    pub data: u128,
+    data: u128,
 }
 
 impl Estimate {
     /// All bytes of training.
-    pub fn total(&self) -> u128 {
+    pub(crate) fn total(&self) -> u128 {
         self.weights + self.learning + self.batch + self.data
     }
 }
 
 impl Config {
     /// Counts what training takes at least.
-    pub fn estimate(&self, sizes: DataSizes) -> Estimate {
+    pub(crate) fn estimate(&self, sizes: DataSizes) -> Estimate {
         let bytes = match self.backend.dtype {
             Dtype::F32 => 4,
             Dtype::F16 | Dtype::Bf16 => 2,
@@ -65,16 +64,14 @@ impl Config {
             Optimizer::Adam(_) | Optimizer::AdamW(_) => 2,
             Optimizer::Sgd(sgd) => u128::from(sgd.momentum > 0.0),
         };
-        let size = SizeOf(&self.model);
-        let parameters = size.parameters(sizes);
+        let parameters = parameters(&self.model, sizes);
         let weights = parameters * bytes;
-        // Half precision is the least that a pass computes in.
-        let numbers_of_batch = self.batch_tokens(sizes) * size.activations();
         Estimate {
             parameters,
             weights,
             learning: weights * (1 + moments),
-            batch: numbers_of_batch * 2,
+            // Half precision is the least that a pass computes in.
+            batch: self.batch_tokens(sizes) * activations(&self.model) * 2,
             data: self.data.generated_bytes(),
         }
     }
@@ -85,18 +82,10 @@ impl Config {
     ///
     /// [`ConfigError::Memory`] with the estimate and the keys to lower.
     pub fn check_memory(&self, sizes: DataSizes, memory: u64) -> Result<(), ConfigError> {
-        let estimate = self.estimate(sizes);
-        match estimate.total() <= u128::from(memory) {
-            true => Ok(()),
-            false => Err(self.too_large("training", estimate, memory)),
-        }
+        self.check_estimate("training", &self.estimate(sizes), memory)
     }
 
     /// The same for a model that is used and not trained.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError::Memory`] likewise.
     pub fn check_weights(&self, sizes: DataSizes, memory: u64) -> Result<(), ConfigError> {
         let estimate = Estimate {
             learning: 0,
@@ -104,33 +93,48 @@ impl Config {
             data: 0,
             ..self.estimate(sizes)
         };
-        match estimate.total() <= u128::from(memory) {
-            true => Ok(()),
-            false => Err(self.too_large("the model", estimate, memory)),
-        }
+        self.check_estimate("the model", &estimate, memory)
     }
 
-    fn too_large(&self, what: &'static str, estimate: Estimate, memory: u64) -> ConfigError {
+    fn check_estimate(
+        &self,
+        what: &str,
+        estimate: &Estimate,
+        memory: u64,
+    ) -> Result<(), ConfigError> {
+        let memory = u128::from(memory);
+        if estimate.total() <= memory {
+            return Ok(());
+        }
+        let learned = estimate.weights + estimate.learning;
         let parts = [
-            (
-                estimate.weights + estimate.learning,
-                SizeOf(&self.model).keys(),
-            ),
+            (learned, size_keys(&self.model)),
             (estimate.batch, self.batch_keys()),
             (estimate.data, self.data.size_keys()),
         ];
-        let largest = parts.iter().map(|(bytes, _)| *bytes).max().unwrap_or(0);
+        let largest = parts.iter().map(|(bytes, _)| *bytes).max();
         // Those that are too large by themselves, or the largest of several that are so together.
-        let is_to_blame = |bytes: u128| bytes > u128::from(memory) || bytes == largest;
+        let is_to_blame = |bytes: u128| bytes > memory || Some(bytes) == largest;
         let to_blame = parts.iter().filter(|(bytes, _)| is_to_blame(*bytes));
-        ConfigError::Memory {
-            what,
-            estimate: Box::new(estimate),
-            memory,
-            keys: to_blame
-                .flat_map(|(_, keys)| keys.iter().copied())
-                .collect(),
-        }
+        let keys: Vec<&str> = to_blame.flat_map(|(_, keys)| *keys).copied().collect();
+        let others = [
+            ("gradients and the optimizer", estimate.learning),
+            ("a batch", estimate.batch),
+            ("the data", estimate.data),
+        ];
+        let others = others.iter().filter(|(_, bytes)| *bytes > 0);
+        let others: String = others
+            .map(|(what, bytes)| format!(", {what} {}", Bytes(*bytes)))
+            .collect();
+        Err(ConfigError::Memory(format!(
+            "{what} takes at least {} of memory, and there is {}: {} parameters take {}{others}\n  \
+             do: lower {}, or take a machine with more memory",
+            Bytes(estimate.total()),
+            Bytes(memory),
+            estimate.parameters,
+            Bytes(estimate.weights),
+            keys.join(", ")
+        )))
     }
 
     /// Tokens of a batch, at least.
@@ -198,152 +202,129 @@ impl Data {
     }
 }
 
-/// The numbers of a model.
-struct SizeOf<'a>(&'a Model);
-
-/// The sizes of attention and feed-forward layers.
-struct Layers(LayerSpec);
-
-impl Layers {
-    fn d_model(&self) -> u128 {
-        self.0.d_model as u128
-    }
-
-    fn feed_forward(&self) -> u128 {
-        let matrices = match self.0.activation {
-            Activation::Swiglu => 3,
-            Activation::Relu | Activation::Gelu | Activation::GeluTanh => 2,
-        };
-        matrices * self.d_model() * self.0.d_feed_forward as u128
-    }
-
-    /// Projections of queries and results, of keys and of values.
-    fn attention(&self, mechanism: &MechanismConfig) -> u128 {
-        let LayerSpec { d_model, heads, .. } = self.0;
-        let kv_heads = mechanism.kv_heads(heads).or(self.0.kv_heads);
-        let d_head = self.0.d_head.unwrap_or(d_model / heads.max(1));
-        let all_heads = 2 * heads + 2 * kv_heads.unwrap_or(heads);
-        self.d_model() * all_heads as u128 * d_head as u128
-    }
-
-    /// What the backward pass of a layer needs of a token.
-    fn activations(&self) -> u128 {
-        2 * self.d_model() + self.0.d_feed_forward as u128
-    }
+fn feed_forward(layers: &LayerSpec) -> u128 {
+    let matrices = match layers.activation {
+        Activation::Swiglu => 3,
+        Activation::Relu | Activation::Gelu | Activation::GeluTanh => 2,
+    };
+    matrices * layers.d_model as u128 * layers.d_feed_forward as u128
 }
 
-impl SizeOf<'_> {
-    fn parameters(&self, sizes: DataSizes) -> u128 {
-        let source = sizes.vocabulary as u128;
-        let target = sizes.target_vocabulary.unwrap_or(sizes.vocabulary) as u128;
-        match self.0 {
-            Model::Transformer(model) => {
-                let layers = Layers(model.into());
-                let [encoders, decoders] = model
-                    .encoder_and_decoder_layers()
-                    .map(|count| count as u128);
-                let encoder = layers.attention(&model.encoder_attention) + layers.feed_forward();
-                let decoder = layers.attention(&model.decoder_attention)
-                    + layers.attention(&model.cross_attention)
-                    + layers.feed_forward();
-                let tokens = match model.tying {
-                    Tying::None => source + 2 * target,
-                    Tying::Decoder => source + target,
-                    Tying::All => source,
-                };
-                let positions = 2 * learned(&model.positions);
-                encoders * encoder + decoders * decoder + (tokens + positions) * layers.d_model()
-            }
-            Model::Gpt(model) => {
-                let layers = Layers(model.into());
-                let layer = layers.attention(&model.attention) + layers.feed_forward();
-                let tokens = source * if model.tied { 1 } else { 2 };
-                model.layers as u128 * layer
-                    + (tokens + learned(&model.positions)) * layers.d_model()
-            }
-            Model::Classifier(model) => {
-                let layers = Layers(model.into());
-                let layer = layers.attention(&model.attention) + layers.feed_forward();
-                model.layers as u128 * layer
-                    + (source + learned(&model.positions)) * layers.d_model()
-            }
-            Model::Seq2Seq(model) => {
-                let [encoders, decoders] = model
-                    .encoder_and_decoder_layers()
-                    .map(|count| count as u128);
-                let (embedding, hidden) = (model.d_embedding as u128, model.d_hidden as u128);
-                let tokens = match model.tying {
-                    Tying::None => (source + target) * embedding + target * hidden,
-                    Tying::Decoder => (source + target) * embedding,
-                    Tying::All => source * embedding,
-                };
-                // Three gates by what comes in and by the last state; half of it each direction.
-                let encoder = 3 * hidden * (hidden / 2);
-                tokens + encoders * encoder + decoders * 3 * hidden * hidden
-            }
-            Model::Han(model) => {
-                let [embedding, word, sentence, attention] = [
-                    model.d_embedding,
-                    model.d_word,
-                    model.d_sentence,
-                    model.d_attention,
-                ]
-                .map(|size| size as u128);
-                let gates = model.cell.gates() as u128;
-                let words = 2 * gates * word * (embedding + word);
-                let sentences = 2 * gates * sentence * (2 * word + sentence);
-                source * embedding + words + sentences + 2 * attention * (word + sentence)
-            }
-        }
-    }
+/// Projections of queries and results, of keys and of values.
+fn attention(layers: &LayerSpec, mechanism: &MechanismConfig) -> u128 {
+    let LayerSpec { d_model, heads, .. } = *layers;
+    let kv_heads = mechanism.kv_heads(heads).or(layers.kv_heads);
+    let d_head = layers.d_head.unwrap_or(d_model / heads.max(1));
+    let all_heads = 2 * heads + 2 * kv_heads.unwrap_or(heads);
+    d_model as u128 * all_heads as u128 * d_head as u128
+}
 
-    /// What the backward pass needs of a token, in all layers.
-    fn activations(&self) -> u128 {
-        let layers = |count: usize, spec: LayerSpec| count as u128 * Layers(spec).activations();
-        match self.0 {
-            Model::Transformer(model) => {
-                // A token is of the source or of the target, whichever has fewer layers.
-                let [encoders, decoders] = model.encoder_and_decoder_layers();
-                layers(encoders.min(decoders), model.into())
-            }
-            Model::Gpt(model) => layers(model.layers, model.into()),
-            Model::Classifier(model) => layers(model.layers, model.into()),
-            Model::Seq2Seq(model) => (model.d_embedding + model.d_hidden) as u128,
-            Model::Han(model) => (model.d_embedding + 2 * model.d_word) as u128,
+/// The parameters of a model.
+fn parameters(model: &Model, sizes: DataSizes) -> u128 {
+    let source = sizes.vocabulary as u128;
+    let target = sizes.target_vocabulary.unwrap_or(sizes.vocabulary) as u128;
+    let both = model.encoder_and_decoder_layers().unwrap_or_default();
+    let [encoders, decoders] = both.map(|count| count as u128);
+    match model {
+        Model::Transformer(model) => {
+            let layers = model.into();
+            let encoder = attention(&layers, &model.encoder_attention) + feed_forward(&layers);
+            let decoder = attention(&layers, &model.decoder_attention)
+                + attention(&layers, &model.cross_attention)
+                + feed_forward(&layers);
+            let tokens = match model.tying {
+                Tying::None => source + 2 * target,
+                Tying::Decoder => source + target,
+                Tying::All => source,
+            };
+            let vectors = tokens + 2 * learned(&model.positions);
+            encoders * encoder + decoders * decoder + vectors * model.d_model as u128
         }
-    }
-
-    fn keys(&self) -> &'static [&'static str] {
-        match self.0 {
-            Model::Transformer(_) | Model::Gpt(_) | Model::Classifier(_) => &[
-                "model.d_model",
-                "model.layers",
-                "model.d_feed_forward",
-                "tokenizer.size",
-            ],
-            Model::Seq2Seq(_) => &[
-                "model.d_hidden",
-                "model.d_embedding",
-                "model.layers",
-                "tokenizer.size",
-            ],
-            Model::Han(_) => &[
-                "model.d_embedding",
-                "model.d_word",
-                "model.d_sentence",
-                "tokenizer.size",
-            ],
+        Model::Gpt(model) => {
+            let layers = model.into();
+            let layer = attention(&layers, &model.attention) + feed_forward(&layers);
+            let tokens = source * if model.tied { 1 } else { 2 };
+            let vectors = tokens + learned(&model.positions);
+            model.layers as u128 * layer + vectors * model.d_model as u128
+        }
+        Model::Classifier(model) => {
+            let layers = model.into();
+            let layer = attention(&layers, &model.attention) + feed_forward(&layers);
+            let vectors = source + learned(&model.positions);
+            model.layers as u128 * layer + vectors * model.d_model as u128
+        }
+        Model::Seq2Seq(model) => {
+            let (embedding, hidden) = (model.d_embedding as u128, model.d_hidden as u128);
+            let tokens = match model.tying {
+                Tying::None => (source + target) * embedding + target * hidden,
+                Tying::Decoder => (source + target) * embedding,
+                Tying::All => source * embedding,
+            };
+            // Three gates by what comes in and by the last state; half of it each direction.
+            let encoder = 3 * hidden * (hidden / 2);
+            tokens + encoders * encoder + decoders * 3 * hidden * hidden
+        }
+        Model::Han(model) => {
+            let [embedding, word, sentence, attention] = [
+                model.d_embedding,
+                model.d_word,
+                model.d_sentence,
+                model.d_attention,
+            ]
+            .map(|size| size as u128);
+            let gates = model.cell.gates() as u128;
+            let words = 2 * gates * word * (embedding + word);
+            let sentences = 2 * gates * sentence * (2 * word + sentence);
+            source * embedding + words + sentences + 2 * attention * (word + sentence)
         }
     }
 }
 
-/// PositionEncoding that have a vector of their own.
+/// What the backward pass needs of a token, in all layers.
+fn activations(model: &Model) -> u128 {
+    let layers = match model {
+        // A token is of the source or of the target, whichever has fewer layers.
+        Model::Transformer(model) => model.encoder_and_decoder_layers().into_iter().min(),
+        Model::Gpt(model) => Some(model.layers),
+        Model::Classifier(model) => Some(model.layers),
+        Model::Seq2Seq(model) => return (model.d_embedding + model.d_hidden) as u128,
+        Model::Han(model) => return (model.d_embedding + 2 * model.d_word) as u128,
+    };
+    let of_layer = |spec: LayerSpec| 2 * spec.d_model as u128 + spec.d_feed_forward as u128;
+    layers.unwrap_or(0) as u128 * model.layer_spec().map_or(0, of_layer)
+}
+
+/// The keys that make a model large.
+fn size_keys(model: &Model) -> &'static [&'static str] {
+    match model {
+        Model::Transformer(_) | Model::Gpt(_) | Model::Classifier(_) => &[
+            "model.d_model",
+            "model.layers",
+            "model.d_feed_forward",
+            "tokenizer.size",
+        ],
+        Model::Seq2Seq(_) => &[
+            "model.d_hidden",
+            "model.d_embedding",
+            "model.layers",
+            "tokenizer.size",
+        ],
+        Model::Han(_) => &[
+            "model.d_embedding",
+            "model.d_word",
+            "model.d_sentence",
+            "tokenizer.size",
+        ],
+    }
+}
+
+/// Positions that have a vector of their own.
 fn learned(positions: &PositionEncoding) -> u128 {
     positions.longest().unwrap_or(0) as u128
 }
 
 /// Bytes as people write them.
-pub(crate) struct Bytes(pub(crate) u128);
+struct Bytes(u128);
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

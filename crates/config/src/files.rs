@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::error::{ConfigError, Mistake, Place, Problem};
+use crate::error::{ConfigError, Mistake, Place};
 use crate::tree::{Node, Value};
 use crate::{Config, Data, Files, Override};
 
@@ -14,11 +14,9 @@ impl Config {
     pub fn files<'a>(&'a self) -> Vec<(&'static str, &'a Path)> {
         let one = |path: Option<&'a PathBuf>| path.map(PathBuf::as_path).into_iter().collect();
         let [train, valid, test] = match &self.data {
-            Data::Parallel(data) => [
-                paths(Some(&data.train)),
-                paths(data.valid.as_ref()),
-                paths(data.test.as_ref()),
-            ],
+            Data::Parallel(data) => {
+                [Some(&data.train), data.valid.as_ref(), data.test.as_ref()].map(paths)
+            }
             Data::Labelled(data) => {
                 [Some(&data.train), data.valid.as_ref(), data.test.as_ref()].map(one)
             }
@@ -64,13 +62,15 @@ impl Config {
             change.apply(&mut tree);
         }
         let folder = std::env::current_dir().unwrap_or_default();
-        let mistake = |(key, path): &&(&str, &Path)| Mistake {
-            place: place_of(&tree, key, path),
-            problem: Problem::NoFile {
-                key: (*key).to_owned(),
-                path: path.to_path_buf(),
-                folder: path.is_relative().then(|| folder.clone()),
-            },
+        let mistake = |(key, path): &&(&str, &Path)| {
+            let within = match path.is_relative() {
+                true => format!(" in {}", folder.display()),
+                false => String::new(),
+            };
+            Mistake {
+                place: place_of(&tree, key, path),
+                what: format!("{key}: there is no {}{within}", path.display()),
+            }
         };
         Err(ConfigError::NoFiles {
             key: (*key).to_owned(),

@@ -48,8 +48,8 @@ use serde::{Deserialize, Serialize};
 use zoo_spec::NotUtf8;
 
 pub use self::docs::{DOCS_PATH, docs};
-pub use self::error::{ConfigError, Mistake, Place, Problem};
-pub use self::estimate::{DataSizes, Estimate};
+pub use self::error::{ConfigError, Mistake, Place};
+pub use self::estimate::DataSizes;
 pub use self::overrides::Override;
 pub use self::sections::*;
 pub use self::template::{TEMPLATES, template};
@@ -104,10 +104,6 @@ impl Config {
     }
 
     /// Reads the text of a file of this name, with the changes of flags.
-    ///
-    /// # Errors
-    ///
-    /// As [`read`](Self::read).
     pub fn parse(name: &str, text: &str, overrides: &[Override]) -> Result<Self, ConfigError> {
         let (mut config, tree) = Self::as_written(name, text, overrides)?;
         let stem = Path::new(name).file_stem();

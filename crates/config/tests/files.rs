@@ -44,45 +44,36 @@ fn minimal() -> Vec<String> {
     files.collect()
 }
 
-#[test]
-fn minimal_files_are_enough() {
-    for text in minimal() {
-        read(&text);
-    }
+/// What is printed reads back to the same, and prints the same.
+#[track_caller]
+fn check_printed(text: &str) -> String {
+    let config = read(text);
+    let printed = config.to_toml();
+    let again = read(&printed);
+    assert_eq!(again, config, "{printed}");
+    assert_eq!(again.to_toml(), printed);
+    printed
 }
 
 #[test]
 fn what_is_printed_reads_back_to_the_same() {
     for text in minimal() {
-        let config = read(&text);
-        let printed = config.to_toml();
-        assert_eq!(read(&printed), config, "{printed}");
-        assert_eq!(read(&printed).to_toml(), printed);
+        check_printed(&text);
     }
-}
-
-#[test]
-fn so_do_layers_that_encoder_and_decoder_have_otherwise() {
+    // Layers that encoder and decoder have otherwise.
     for model in ["transformer", "seq2seq"] {
         for (encoder, decoder) in [(5, 5), (5, 6), (2, 5), (5, 2)] {
-            let config = read(&format!(
+            check_printed(&format!(
                 "[data]\nkind = \"reverse\"\n[model]\nkind = \"{model}\"\n\
                  encoder_layers = {encoder}\ndecoder_layers = {decoder}\n"
             ));
-            assert_eq!(read(&config.to_toml()), config);
         }
     }
-}
-
-#[test]
-fn so_does_the_largest_size_there_is() {
     // Four times as much, for the feed-forward network, is the most that it may have.
     let most = 1 << 20;
-    let text = format!(
+    check_printed(&format!(
         "[data]\nkind = \"reverse\"\n[model]\nkind = \"transformer\"\nd_model = {most}\nheads = 1\n"
-    );
-    let config = read(&text);
-    assert_eq!(read(&config.to_toml()), config);
+    ));
 }
 
 #[test]
@@ -151,9 +142,7 @@ fn so_does_what_is_not_as_usual() {
         strategy = { kind = "sample", top_k = 5, top_p = 0.9 }
         "#,
     ] {
-        let config = read(text);
-        let printed = config.to_toml();
-        assert_eq!(read(&printed), config, "{printed}");
+        let printed = check_printed(text);
         for section in ["run", "data", "tokenizer", "model", "training"] {
             assert!(printed.contains(&format!("[{section}]\n")), "{printed}");
         }
@@ -163,7 +152,7 @@ fn so_does_what_is_not_as_usual() {
 #[test]
 fn printing_shows_what_follows_from_other_keys() {
     let text = "[data]\nkind = \"reverse\"\n[model]\nkind = \"transformer\"\nlayers = 3\n";
-    let printed = read(text).to_toml();
+    let printed = check_printed(text);
     for line in [
         "name = \"a\"\n",
         "encoder_layers = 3\n",
@@ -270,14 +259,11 @@ fn shipped() -> Vec<PathBuf> {
 
 #[test]
 fn shipped_files_are_right_and_say_how_they_are_run() {
+    let mut names = vec![];
     for path in shipped() {
         let config = Config::read(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
-        let name = path
-            .file_stem()
-            .expect("a name")
-            .to_string_lossy()
-            .into_owned();
-        assert_eq!(config.run.name, Some(name.clone()));
+        let name = path.file_stem().expect("a name").to_string_lossy();
+        assert_eq!(config.run.name.as_deref(), Some(&*name));
         let text = std::fs::read_to_string(&path).expect("it was read before");
         assert!(text.starts_with("# "), "{name} says what it is for");
         let command = format!("cargo xtask train configs/{name}.toml");
@@ -289,22 +275,9 @@ fn shipped_files_are_right_and_say_how_they_are_run() {
             let runs_by_epochs = config.training.epochs.is_some() && key.contains("steps");
             assert_eq!(changed.is_err(), runs_by_epochs, "{name}: {key}");
         }
+        names.push(name.into_owned());
     }
-}
-
-#[test]
-fn every_experiment_is_there() {
-    let mut names: Vec<_> = shipped()
-        .iter()
-        .map(|path| {
-            path.file_stem()
-                .expect("a name")
-                .to_string_lossy()
-                .into_owned()
-        })
-        .collect();
-    names.sort();
-    let expected = [
+    for name in [
         "classifier-listops-flash",
         "classifier-listops-linear",
         "classifier-listops-sliding-window",
@@ -319,8 +292,7 @@ fn every_experiment_is_there() {
         "transformer-multi30k",
         "transformer-reverse",
         "transformer-zh-en",
-    ];
-    for name in expected {
+    ] {
         assert!(names.iter().any(|other| other == name), "{name}: {names:?}");
     }
 }

@@ -6,61 +6,28 @@ use crate::{Config, Data, Files, Model};
 impl Fit<'_> {
     /// Checks `[data]`.
     pub(super) fn data(&mut self, config: &Config) {
-        let least = |fit: &mut Self, low: (&str, usize), high: (&str, usize)| {
-            let name = high.0.rsplit('.').next().unwrap_or_default();
-            let allowed = format!("at most {name} = {}", high.1);
-            fit.range(&[low.0, high.0], low.1 <= high.1, &allowed, low.1);
-        };
         match &config.data {
-            Data::Copy(data) | Data::Reverse(data) | Data::Sort(data) => least(
-                self,
-                ("data.min_length", data.min_length),
-                ("data.max_length", data.max_length),
-            ),
-            Data::ListOps(data) => least(
-                self,
-                ("data.min_length", data.min_length),
-                ("data.max_length", data.max_length),
-            ),
+            Data::Copy(data) | Data::Reverse(data) | Data::Sort(data) => {
+                self.min_and_max("length", data.min_length, data.max_length);
+            }
+            Data::ListOps(data) => self.min_and_max("length", data.min_length, data.max_length),
             Data::Dates(data) => {
-                least(
-                    self,
-                    ("data.first_year", data.first_year),
-                    ("data.last_year", data.last_year),
-                );
+                let keys = ["data.first_year", "data.last_year"];
+                let allowed = format!("at most last_year = {}", data.last_year);
+                let fits = data.first_year <= data.last_year;
+                self.range(&keys, fits, &allowed, data.first_year);
                 let allowed = "a year of four digits";
-                let fits = data.last_year <= 9999;
-                self.range(&["data.last_year"], fits, allowed, data.last_year);
+                self.at_most("data.last_year", data.last_year, 9999, allowed);
             }
             Data::Recall(data) => {
-                least(
-                    self,
-                    ("data.min_keys", data.min_keys),
-                    ("data.max_keys", data.max_keys),
-                );
+                self.min_and_max("keys", data.min_keys, data.max_keys);
                 let allowed = "at most 26, the letters there are";
-                self.range(
-                    &["data.max_keys"],
-                    data.max_keys <= 26,
-                    allowed,
-                    data.max_keys,
-                );
+                self.at_most("data.max_keys", data.max_keys, 26, allowed);
             }
             Data::Documents(data) => {
-                let allowed = "at most 8";
-                self.range(&["data.classes"], data.classes <= 8, allowed, data.classes);
-                for (low, high) in [
-                    (
-                        ("data.min_sentences", data.min_sentences),
-                        ("data.max_sentences", data.max_sentences),
-                    ),
-                    (
-                        ("data.min_words", data.min_words),
-                        ("data.max_words", data.max_words),
-                    ),
-                ] {
-                    least(self, low, high);
-                }
+                self.at_most("data.classes", data.classes, 8, "at most 8");
+                self.min_and_max("sentences", data.min_sentences, data.max_sentences);
+                self.min_and_max("words", data.min_words, data.max_words);
                 let told = data.key_sentences.saturating_add(data.decoys);
                 if told > data.min_sentences {
                     let why = format!(
@@ -74,22 +41,25 @@ impl Fit<'_> {
             }
             Data::Phrases(_) => {}
             Data::Parallel(data) => {
-                self.given_twice(data.valid.is_some(), data.test.is_some());
-                self.shares(data.valid_share, data.test_share);
-                let files = [&Some(data.train.clone()), &data.valid, &data.test];
+                self.parts(
+                    [&data.valid, &data.test],
+                    [data.valid_share, data.test_share],
+                );
+                let train = Some(data.train.clone());
+                let files = [&train, &data.valid, &data.test];
                 let has_columns = |files: &&Option<Files>| matches!(files, Some(Files::One(_)));
                 for key in ["data.source_column", "data.target_column"] {
                     if self.says(key) && !files.iter().any(has_columns) {
-                        self.misfit(
-                            &[key],
-                            "there are no columns where source and target are two files",
-                        );
+                        let why = "there are no columns where source and target are two files";
+                        self.misfit(&[key], why);
                     }
                 }
             }
             Data::Labelled(data) => {
-                self.given_twice(data.valid.is_some(), data.test.is_some());
-                self.shares(data.valid_share, data.test_share);
+                self.parts(
+                    [&data.valid, &data.test],
+                    [data.valid_share, data.test_share],
+                );
                 let is_han = matches!(config.model, Model::Han(_));
                 let model = config.model.word();
                 for (key, of_han) in [
@@ -108,28 +78,35 @@ impl Fit<'_> {
                 }
             }
             Data::Plain(data) => {
-                self.given_twice(data.valid.is_some(), data.test.is_some());
-                self.shares(data.valid_share, data.test_share);
-            }
-        }
-    }
-
-    fn given_twice(&mut self, valid: bool, test: bool) {
-        for (key, other, is_given) in [
-            ("data.valid_share", "data.valid", valid),
-            ("data.test_share", "data.test", test),
-        ] {
-            if is_given && self.says(key) {
-                self.misfit(
-                    &[key],
-                    format!("{other} is given too; leave one of them out"),
+                self.parts(
+                    [&data.valid, &data.test],
+                    [data.valid_share, data.test_share],
                 );
             }
         }
     }
 
-    fn shares(&mut self, valid: Option<f64>, test: Option<f64>) {
-        let [valid, test] = [valid, test].map(|share| share.unwrap_or(0.0));
+    fn min_and_max(&mut self, name: &str, least: usize, most: usize) {
+        let keys = ["min", "max"].map(|end| format!("data.{end}_{name}"));
+        let allowed = format!("at most max_{name} = {most}");
+        let keys = keys.each_ref().map(String::as_str);
+        self.range(&keys, least <= most, &allowed, least);
+    }
+
+    fn at_most(&mut self, key: &str, size: usize, most: usize, allowed: &str) {
+        self.range(&[key], size <= most, allowed, size);
+    }
+
+    /// Validation and test are given, or a share of what is learned from.
+    fn parts<T>(&mut self, given: [&Option<T>; 2], shares: [Option<f64>; 2]) {
+        for (name, given) in ["valid", "test"].iter().zip(given) {
+            let key = format!("data.{name}_share");
+            if given.is_some() && self.says(&key) {
+                let why = format!("data.{name} is given too; leave one of them out");
+                self.misfit(&[&key], why);
+            }
+        }
+        let [valid, test] = shares.map(|share| share.unwrap_or(0.0));
         if valid + test >= 1.0 {
             let why = format!(
                 "with data.valid_share = {valid} and data.test_share = {test} nothing is left to \

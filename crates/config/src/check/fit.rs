@@ -5,7 +5,7 @@ use std::fmt::Display;
 use zoo_spec::{BackendWord, Dtype};
 
 use super::sight;
-use crate::error::{Mistake, Problem};
+use crate::error::{Mistake, wrong_value};
 use crate::tree::Node;
 use crate::{
     Config, Files, LossScale, Metric, Model, Strategy, Task, Tokenizer, Tying, Vocabulary,
@@ -61,33 +61,29 @@ impl Fit<'_> {
         }
     }
 
-    /// Something does not fit; it is told at the first of the keys that the file has.
-    pub(super) fn misfit(&mut self, keys: &[&str], why: impl Into<String>) {
+    /// The first of the keys that the file has, or of all.
+    fn said<'a>(&self, keys: &[&'a str]) -> &'a str {
         let said = keys.iter().find(|key| self.says(key));
-        let key = said.or(keys.first()).map_or("", |key| *key);
+        said.or(keys.first()).copied().unwrap_or_default()
+    }
+
+    /// Something does not fit; it is told at the first of the keys that the file has.
+    pub(super) fn misfit(&mut self, keys: &[&str], why: impl Display) {
+        let key = self.said(keys);
         self.mistakes.push(Mistake {
             place: self.entry_place(key),
-            problem: Problem::Misfit {
-                key: key.to_owned(),
-                why: why.into(),
-            },
+            what: format!("{key}: {why}"),
         });
     }
 
+    /// The same of a value that the first key may not have.
     pub(super) fn range(&mut self, keys: &[&str], fits: bool, allowed: &str, found: impl Display) {
-        if fits {
-            return;
+        if !fits {
+            self.mistakes.push(Mistake {
+                place: self.entry_place(self.said(keys)),
+                what: wrong_value(keys[0], allowed, &found.to_string()),
+            });
         }
-        let said = keys.iter().find(|key| self.says(key));
-        let key = said.or(keys.first()).map_or("", |key| *key);
-        self.mistakes.push(Mistake {
-            place: self.entry_place(key),
-            problem: Problem::Value {
-                key: keys.first().map_or("", |key| *key).to_owned(),
-                allowed: allowed.to_owned(),
-                found: found.to_string(),
-            },
-        });
     }
 
     fn run(&mut self, config: &Config) {
@@ -100,8 +96,7 @@ impl Fit<'_> {
         for (at, device) in backend.devices.iter().enumerate() {
             let word = backend.word.backend;
             let is_twice = backend.devices[..at].contains(device);
-            let indexed = format!("{word}:{device}").parse::<BackendWord>();
-            let why = match indexed {
+            let why = match format!("{word}:{device}").parse::<BackendWord>() {
                 Err(error) => error.to_string(),
                 Ok(_) if is_twice => format!("device {device} is in the list twice"),
                 Ok(_) if backend.word.index.is_some() => format!(
@@ -212,23 +207,14 @@ impl Fit<'_> {
             self.misfit(&["model.tying"], why);
         }
         let layers = match model {
-            Model::Transformer(model) => Some([
-                Some(model.layers),
-                model.encoder_layers,
-                model.decoder_layers,
-            ]),
-            Model::Seq2Seq(model) => Some([
-                Some(model.layers),
-                model.encoder_layers,
-                model.decoder_layers,
-            ]),
+            Model::Transformer(model) => Some((model.layers, model.encoder_and_decoder_layers())),
+            Model::Seq2Seq(model) => Some((model.layers, model.encoder_and_decoder_layers())),
             Model::Han(_) | Model::Gpt(_) | Model::Classifier(_) => None,
         };
         // After a change of a file that has all three.
-        if let Some([both, encoder, decoder]) = layers
+        if let Some((both, layers)) = layers
             && self.says("model.layers")
-            && both != encoder
-            && both != decoder
+            && !layers.contains(&both)
         {
             let why = "encoder_layers and decoder_layers both say otherwise; leave them out";
             self.misfit(&["model.layers"], why);
@@ -305,39 +291,5 @@ impl Fit<'_> {
             let keys = ["decoding.strategy.n_best", "decoding.strategy.beams"];
             self.range(&keys, beam.n_best <= beam.beams, &allowed, beam.n_best);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::Config;
-
-    #[test]
-    fn a_vocabulary_has_room_for_what_is_always_there() {
-        let with = |tokenizer: &str| {
-            let text = format!(
-                "[data]\nkind = \"reverse\"\n[model]\nkind = \"transformer\"\n[tokenizer]\n\
-                 {tokenizer}\n"
-            );
-            let read = Config::parse("a.toml", &text, &[]);
-            read.err().map(|error| error.to_string())
-        };
-        assert_eq!(
-            with("kind = \"bpe\"\nsize = 20").as_deref(),
-            Some(
-                "a.toml:7:8: tokenizer.size must be at least 261 (4 special ones, 256 bytes and \
-                 one), found 20"
-            )
-        );
-        assert_eq!(
-            with("kind = \"bpe\"\nsize = 20\nbyte_fallback = false"),
-            None
-        );
-        let char = with("kind = \"char\"\nsize = 20\nbyte_fallback = true");
-        assert!(char.is_some_and(|said| said.contains("at least 261")));
-        assert_eq!(with("kind = \"word\"\nsize = 20"), None);
-        // One that was saved has the size that it has.
-        let load = "load = [\"a.json\", \"b.json\"]";
-        assert_eq!(with(&format!("kind = \"bpe\"\nsize = 20\n{load}")), None);
     }
 }

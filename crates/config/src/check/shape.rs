@@ -4,10 +4,10 @@
 //! sizes is a table with its `kind`, and other names of a word are the word.
 
 use toml::{Table, Value as Toml};
-use zoo_spec::{BackendWord, UnknownWord};
+use zoo_spec::{BackendWord, Printable, UnknownWord};
 
-use crate::error::{Mistake, Place, Problem};
-use crate::keys::{Body, Choice, Key, Presence, Section, UsualKind, Values, Variant};
+use crate::error::{Mistake, Place, wrong_value};
+use crate::keys::{Body, Key, Presence, Section, UsualKind, Values, Variant};
 use crate::sections::SECTIONS;
 use crate::tree::{Entry, Node, Value};
 
@@ -31,36 +31,35 @@ struct Within<'a> {
 }
 
 impl Reader {
-    fn mistake(&mut self, place: &Place, problem: Problem) {
+    fn mistake(&mut self, place: &Place, what: String) {
         let place = place.clone();
-        self.mistakes.push(Mistake { place, problem });
+        self.mistakes.push(Mistake { place, what });
     }
 
-    fn wrong(&mut self, node: &Node, key: &str, allowed: impl Into<String>) -> Option<Toml> {
-        let problem = Problem::Value {
-            key: key.to_owned(),
-            allowed: allowed.into(),
-            found: node.found(),
-        };
-        self.mistake(&node.place, problem);
+    fn wrong(&mut self, node: &Node, key: &str, allowed: &str) -> Option<Toml> {
+        self.mistake(&node.place, wrong_value(key, allowed, &node.found()));
         None
+    }
+
+    fn missing(&mut self, node: &Node, key: &str, allowed: &str) {
+        self.mistake(
+            &node.place,
+            format!("{key} is missing: it must be {allowed}"),
+        );
     }
 
     fn file(&mut self, tree: &Node) -> Table {
         for entry in entries(tree) {
             if !SECTIONS.iter().any(|section| section.name == entry.key) {
                 let names = SECTIONS.iter().map(|section| section.name);
-                let problem = Problem::UnknownSection {
-                    unknown: UnknownWord::new("section", &entry.key, names),
-                    key_of: section_with(&entry.key, None),
-                };
-                self.mistake(&entry.place, problem);
+                let unknown = UnknownWord::new("section", &entry.key, names);
+                let what = format!("{unknown}{}", elsewhere(&entry.key, None));
+                self.mistake(&entry.place, what);
             }
         }
-        let data = tree.find("data.kind").map(|entry| &entry.node.value);
-        let data = match data {
-            Some(Value::Text(kind)) => kind.clone(),
-            _ => String::new(),
+        let data = match tree.find("data.kind").map(|entry| &entry.node.value) {
+            Some(Value::Text(kind)) => kind.as_str(),
+            _ => "",
         };
         let empty = Node {
             place: tree.place.clone(),
@@ -68,71 +67,60 @@ impl Reader {
         };
         let mut table = Table::new();
         for section in SECTIONS {
-            let node = tree.get(section.name).map_or(&empty, |entry| &entry.node);
+            let path = section.name;
+            let node = tree.get(path).map_or(&empty, |entry| &entry.node);
             if !matches!(node.value, Value::Table(_)) {
-                self.wrong(node, section.name, format!("a section: [{}]", section.name));
+                self.wrong(node, path, &format!("a section: [{path}]"));
                 continue;
             }
-            if let Some(read) = self.section(section, node, &data) {
-                table.insert(section.name.to_owned(), Toml::Table(read));
+            let read = match &section.body {
+                Body::Keys(keys) => Some(self.table(node, keys, &Within { path, kind: None })),
+                Body::Kinds(kinds, usual) => {
+                    let usual = match usual {
+                        UsualKind::Required => None,
+                        UsualKind::Word(word) => Some(*word),
+                        UsualKind::OfData(of_data) => Some(of_data(data)),
+                    };
+                    self.kinds(node, path, kinds, usual)
+                }
+            };
+            if let Some(read) = read {
+                table.insert(path.to_owned(), Toml::Table(read));
             }
         }
         table
     }
 
-    fn section(&mut self, section: &'static Section, node: &Node, data: &str) -> Option<Table> {
-        let path = section.name;
-        match &section.body {
-            Body::Keys(keys) => Some(self.table(node, keys, &Within { path, kind: None })),
-            Body::Kinds(kinds, usual) => {
-                let kind = match (node.get("kind"), usual) {
-                    (Some(entry), _) => self.kind(&entry.node, path, kinds)?,
-                    (None, UsualKind::Word(word)) => Variant::named(kinds, word)?,
-                    (None, UsualKind::OfData(of_data)) => Variant::named(kinds, of_data(data))?,
-                    (None, UsualKind::Required) => {
-                        let problem = Problem::Missing {
-                            key: format!("{path}.kind"),
-                            allowed: one_of(kinds),
-                        };
-                        self.mistake(&node.place, problem);
-                        return None;
-                    }
-                };
-                Some(self.kind_table(node, path, kind, kinds))
-            }
-        }
-    }
-
-    fn kind_table(
+    /// A table with a `kind`, and the keys of that kind.
+    fn kinds(
         &mut self,
         node: &Node,
         path: &str,
-        kind: &'static Variant,
         kinds: &'static [Variant],
-    ) -> Table {
+        usual: Option<&str>,
+    ) -> Option<Table> {
+        let key = format!("{path}.kind");
+        let kind = match (node.get("kind").map(|entry| &entry.node), usual) {
+            (Some(named), _) => match &named.value {
+                Value::Text(word) => self.named(named, &key, word, kinds)?,
+                _ => {
+                    self.wrong(named, &key, &one_of(kinds));
+                    return None;
+                }
+            },
+            (None, Some(word)) => Variant::named(kinds, word)?,
+            (None, None) => {
+                self.missing(node, &key, &one_of(kinds));
+                return None;
+            }
+        };
         let within = Within {
             path,
             kind: Some((kind, kinds)),
         };
         let mut table = self.table(node, kind.keys, &within);
         table.insert("kind".to_owned(), Toml::String(kind.word.to_owned()));
-        table
-    }
-
-    fn kind(
-        &mut self,
-        node: &Node,
-        path: &str,
-        kinds: &'static [Variant],
-    ) -> Option<&'static Variant> {
-        let key = format!("{path}.kind");
-        match &node.value {
-            Value::Text(word) => self.named(node, &key, word, kinds),
-            _ => {
-                self.wrong(node, &key, one_of(kinds));
-                None
-            }
-        }
+        Some(table)
     }
 
     fn named(
@@ -144,11 +132,8 @@ impl Reader {
     ) -> Option<&'static Variant> {
         let found = Variant::named(variants, word);
         if found.is_none() {
-            let problem = Problem::UnknownWord {
-                key: key.to_owned(),
-                unknown: UnknownWord::new("word", word, Variant::words(variants)),
-            };
-            self.mistake(&node.place, problem);
+            let unknown = UnknownWord::new("word", word, Variant::words(variants));
+            self.mistake(&node.place, format!("{key}: {unknown}"));
         }
         found
     }
@@ -160,8 +145,7 @@ impl Reader {
                 continue;
             }
             let Some(key) = keys.iter().find(|key| key.name == entry.key) else {
-                let problem = unknown_key(entry, keys, within);
-                self.mistake(&entry.place, problem);
+                self.mistake(&entry.place, unknown_key(entry, keys, within));
                 continue;
             };
             let name = format!("{}.{}", within.path, key.name);
@@ -171,11 +155,8 @@ impl Reader {
         }
         for key in keys {
             if matches!(key.presence, Presence::Required) && node.get(key.name).is_none() {
-                let problem = Problem::Missing {
-                    key: format!("{}.{}", within.path, key.name),
-                    allowed: allowed(&key.values),
-                };
-                self.mistake(&node.place, problem);
+                let name = format!("{}.{}", within.path, key.name);
+                self.missing(node, &name, &allowed(&key.values));
             }
         }
         table
@@ -208,36 +189,20 @@ impl Reader {
                 let kind = ("kind".to_owned(), Toml::String(kind.to_owned()));
                 Some(Toml::Table(Table::from_iter([kind])))
             }
-            (Values::Choice(choice), Value::Table(_)) => self.choice(node, key, choice),
+            (Values::Choice(choice), Value::Table(_)) => {
+                let table = self.kinds(node, key, choice.variants, None);
+                table.map(Toml::Table)
+            }
             (Values::Backend, Value::Text(word)) => match word.parse::<BackendWord>() {
                 Ok(word) => Some(Toml::String(word.to_string())),
                 Err(error) => {
-                    let (key, why) = (key.to_owned(), error.to_string());
-                    self.mistake(&node.place, Problem::Misfit { key, why });
+                    self.mistake(&node.place, format!("{key}: {error}"));
                     None
                 }
             },
             (Values::Devices, Value::List(list)) if list.iter().all(is_count) => list_of(list),
-            _ => self.wrong(node, key, allowed(values)),
+            _ => self.wrong(node, key, &allowed(values)),
         }
-    }
-
-    fn choice(&mut self, node: &Node, key: &str, choice: &'static Choice) -> Option<Toml> {
-        let Some(entry) = node.get("kind") else {
-            let problem = Problem::Missing {
-                key: format!("{key}.kind"),
-                allowed: one_of(choice.variants),
-            };
-            self.mistake(&node.place, problem);
-            return None;
-        };
-        let kind = self.kind(&entry.node, key, choice.variants)?;
-        Some(Toml::Table(self.kind_table(
-            node,
-            key,
-            kind,
-            choice.variants,
-        )))
     }
 }
 
@@ -265,49 +230,45 @@ fn list_of(list: &[Node]) -> Option<Toml> {
 }
 
 /// A key that the chosen table does not have: another kind may.
-fn unknown_key(entry: &Entry, keys: &'static [Key], within: &Within<'_>) -> Problem {
-    let known: Vec<_> = keys.iter().map(|key| key.name).collect();
-    let has_it = |kind: &&Variant| kind.keys.iter().any(|key| key.name == entry.key);
-    let (kind, kinds) = match within.kind {
-        Some((kind, kinds)) => (Some(kind), kinds),
-        None => (None, [].as_slice()),
-    };
-    let of: Vec<_> = kinds.iter().filter(has_it).map(|kind| kind.word).collect();
+fn unknown_key(entry: &Entry, keys: &'static [Key], within: &Within<'_>) -> String {
     let path = within.path;
-    match kind {
-        Some(kind) if !of.is_empty() => Problem::OtherKind {
-            key: format!("{path}.{}", entry.key),
-            of,
-            chooser: format!("{path}.kind"),
-            chosen: kind.word,
-            known,
-        },
-        _ => {
-            let kind = kind.map_or_else(String::new, |kind| format!(" of kind {}", kind.word));
-            let known = match within.kind {
-                Some(_) => [known, vec!["kind"]].concat(),
-                None => known,
+    let mut known: Vec<_> = keys.iter().map(|key| key.name).collect();
+    let mut table = format!("[{path}]");
+    if let Some((kind, kinds)) = within.kind {
+        let has_it = |kind: &&Variant| kind.keys.iter().any(|key| key.name == entry.key);
+        let of: Vec<_> = kinds.iter().filter(has_it).map(|kind| kind.word).collect();
+        let chosen = kind.word;
+        if !of.is_empty() {
+            let keys = match known.is_empty() {
+                true => format!("{chosen} has no keys of its own"),
+                false => format!("keys of {chosen}: {}", known.join(", ")),
             };
-            Problem::UnknownKey {
-                table: format!("[{path}]{kind}"),
-                unknown: UnknownWord::new("key", &entry.key, known),
-                key_of: section_with(&entry.key, Some(path)),
-            }
+            return format!(
+                "{path}.{} is a key of {}, and {path}.kind is {chosen}\n  {keys}",
+                entry.key,
+                of.join(", ")
+            );
         }
+        table += &format!(" of kind {chosen}");
+        known.push("kind");
     }
+    let unknown = UnknownWord::new("key", &entry.key, known);
+    format!("{table}: {unknown}{}", elsewhere(&entry.key, Some(path)))
 }
 
-/// A section that has a key of this name, other than the one it was written in.
-fn section_with(key: &str, except: Option<&str>) -> Option<&'static str> {
+/// Which section has a key of this name, other than the one it was written in.
+fn elsewhere(key: &str, except: Option<&str>) -> String {
     let has_it = |section: &&Section| {
         let mut tables = section.tables().into_iter();
         tables.any(|(_, keys)| keys.iter().any(|other| other.name == key))
     };
-    let others = SECTIONS
+    let mut others = SECTIONS
         .iter()
         .filter(|section| Some(section.name) != except);
-    let mut with_it = others.filter(has_it);
-    with_it.next().map(|section| section.name)
+    match others.find(has_it) {
+        Some(section) => format!("\n  there is a {} in [{}]", Printable(key), section.name),
+        None => String::new(),
+    }
 }
 
 fn one_of(variants: &[Variant]) -> String {

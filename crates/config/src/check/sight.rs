@@ -17,58 +17,41 @@ enum Looks {
 
 /// Checks every attention of the model.
 pub(super) fn check(fit: &mut Fit<'_>, config: &Config) {
+    let Some(layers) = config.model.layer_spec() else {
+        return;
+    };
+    let heads = Heads(layers);
+    heads.check_sizes(fit);
+    // The attention that decodes, and what to do where it cannot.
+    let mut decodes = None;
     match &config.model {
         Model::Transformer(model) => {
-            let heads = Heads(model.into());
-            heads.check_sizes(fit);
-            for (key, mechanism, looks) in [
-                (
-                    "model.encoder_attention",
-                    &model.encoder_attention,
-                    Looks::BothWays,
-                ),
-                (
-                    "model.decoder_attention",
-                    &model.decoder_attention,
-                    Looks::Back,
-                ),
-                (
-                    "model.cross_attention",
-                    &model.cross_attention,
-                    Looks::Across,
-                ),
-            ] {
-                heads.check(fit, key, mechanism, looks);
-            }
-            let mechanism = &model.decoder_attention;
-            if let Err(reason) = mechanism.capabilities().decoding {
-                let name = mechanism.mechanism();
-                let why = format!("{name} cannot decode token by token: {reason}");
-                fit.misfit(&["model.decoder_attention"], why);
-            }
+            let encoder = &model.encoder_attention;
+            heads.check(fit, "model.encoder_attention", encoder, Looks::BothWays);
+            let decoder = &model.decoder_attention;
+            heads.check(fit, "model.decoder_attention", decoder, Looks::Back);
+            let cross = &model.cross_attention;
+            heads.check(fit, "model.cross_attention", cross, Looks::Across);
+            decodes = Some(("model.decoder_attention", decoder, ""));
         }
         Model::Gpt(model) => {
-            let heads = Heads(model.into());
-            heads.check_sizes(fit);
             heads.check(fit, "model.attention", &model.attention, Looks::Back);
-            match model.attention.capabilities().decoding {
-                Err(reason) if config.validation.samples > 0 => {
-                    let name = model.attention.mechanism();
-                    let why = format!(
-                        "{name} cannot decode token by token: {reason}; write \
-                         validation.samples = 0 to train it without samples"
-                    );
-                    fit.misfit(&["model.attention"], why);
-                }
-                Ok(()) | Err(_) => {}
+            let help = "; write validation.samples = 0 to train it without samples";
+            if config.validation.samples > 0 {
+                decodes = Some(("model.attention", &model.attention, help));
             }
         }
         Model::Classifier(model) => {
-            let heads = Heads(model.into());
-            heads.check_sizes(fit);
             heads.check(fit, "model.attention", &model.attention, Looks::BothWays);
         }
         Model::Seq2Seq(_) | Model::Han(_) => {}
+    }
+    if let Some((key, mechanism, help)) = decodes
+        && let Err(reason) = mechanism.capabilities().decoding
+    {
+        let name = mechanism.mechanism();
+        let why = format!("{name} cannot decode token by token: {reason}{help}");
+        fit.misfit(&[key], why);
     }
 }
 
@@ -113,25 +96,21 @@ impl Heads {
             fit.misfit(&[key], why);
             return;
         }
-        let own = mechanism.kv_heads(self.0.heads);
-        if let Some(own) = own {
-            if own == 0 || !self.0.heads.is_multiple_of(own) {
-                let why = format!(
-                    "heads = {} must be a multiple of kv_heads = {own}",
-                    self.0.heads
-                );
+        let LayerSpec {
+            heads, kv_heads, ..
+        } = self.0;
+        if let Some(own) = mechanism.kv_heads(heads) {
+            if own == 0 || !heads.is_multiple_of(own) {
+                let why = format!("heads = {heads} must be a multiple of kv_heads = {own}");
                 fit.misfit(&[key], why);
             }
-            if let Some(given) = self.0.kv_heads.filter(|given| *given != own) {
+            if let Some(given) = kv_heads.filter(|given| *given != own) {
                 let why =
                     format!("kv_heads = {given} was given to {word}, which has {own} of them");
                 fit.misfit(&["model.kv_heads"], why);
             }
         }
-        let (heads, fewer) = (
-            self.0.heads,
-            self.0.kv_heads.filter(|few| *few != self.0.heads),
-        );
+        let fewer = kv_heads.filter(|few| *few != heads);
         if let (KvHeads::FromQueries, Some(kv_heads)) = (capabilities.kv_heads, fewer) {
             let why = format!(
                 "{word} uses its queries as keys: kv_heads = {kv_heads} must be heads = {heads}"
@@ -144,31 +123,20 @@ impl Heads {
         let has_penalty = self.0.entropy_penalty != 0.0;
         let has_softcap = self.0.softcap.is_some();
         let options = capabilities.options;
-        for (option_key, option, is_asked_for, support) in [
-            (
-                "model.attention_dropout",
-                "attention_dropout",
-                has_dropout,
-                options.dropout,
-            ),
-            ("model.positions", "alibi", is_alibi, options.alibi),
-            (
-                "model.temperature",
-                "temperature",
-                has_temperature,
-                options.temperature,
-            ),
-            ("model.softcap", "softcap", has_softcap, options.softcap),
-            (
-                "model.entropy_penalty",
-                "entropy_penalty",
-                has_penalty,
-                options.entropy,
-            ),
+        for (option, is_asked_for, support) in [
+            ("attention_dropout", has_dropout, options.dropout),
+            ("alibi", is_alibi, options.alibi),
+            ("temperature", has_temperature, options.temperature),
+            ("softcap", has_softcap, options.softcap),
+            ("entropy_penalty", has_penalty, options.entropy),
         ] {
             if let (true, Err(reason)) = (is_asked_for, support) {
+                let option_key = match option {
+                    "alibi" => "model.positions".to_owned(),
+                    option => format!("model.{option}"),
+                };
                 let why = format!("{option} is not supported by {key} = {word}: {reason}");
-                fit.misfit(&[option_key], why);
+                fit.misfit(&[&option_key], why);
             }
         }
     }

@@ -145,22 +145,16 @@ fn every_field_is_a_key_and_in_the_document() {
 }
 
 #[test]
-fn defaults_are_those_of_the_structs() {
+fn defaults_are_those_of_the_structs_and_allowed() {
     for (section, kind, keys) in kinds() {
-        let read = read(&file(section, kind, ""));
+        let defaults = read(&file(section, kind, ""));
         for key in keys {
             if let (Presence::Usual, Some(default)) = (key.presence, (key.default)()) {
-                assert_eq!(read[section][key.name], default, "{section}.{}", key.name);
-            }
-        }
-    }
-}
-
-#[test]
-fn every_default_is_allowed() {
-    for (section, kind, keys) in kinds() {
-        for key in keys {
-            if let (Presence::Usual, Some(default)) = (key.presence, (key.default)()) {
+                assert_eq!(
+                    defaults[section][key.name], default,
+                    "{section}.{}",
+                    key.name
+                );
                 read(&file(section, kind, &format!("{} = {default}", key.name)));
             }
         }
@@ -173,46 +167,41 @@ struct Line {
     kind: Option<&'static Variant>,
     /// The key, and the one it is part of.
     names: [&'static str; 2],
+    /// With `VALUE` for the number.
     text: String,
+    /// Its upper bound.
+    most: i64,
 }
 
 /// Every whole number that a file can say, from the list of keys.
-fn integer_lines(value: &str) -> Vec<Line> {
+fn integer_lines() -> Vec<Line> {
     let mut lines = vec![];
     for (section, kind, keys) in kinds() {
         for key in keys {
+            let mut add = |name: &'static str, text: String, most: i64| {
+                let names = [name, key.name];
+                lines.push(Line {
+                    section,
+                    kind,
+                    names,
+                    text,
+                    most,
+                });
+            };
             match &key.values {
-                Values::Count { .. } => {
-                    lines.push(Line {
-                        section,
-                        kind,
-                        names: [key.name; 2],
-                        text: format!("{} = {value}", key.name),
-                    });
-                }
-                Values::Devices => {
-                    lines.push(Line {
-                        section,
-                        kind,
-                        names: [key.name; 2],
-                        text: format!("{} = [{value}]", key.name),
-                    });
-                }
+                Values::Count { most, .. } => add(key.name, format!("{} = VALUE", key.name), *most),
+                Values::Devices => add(key.name, format!("{} = [VALUE]", key.name), i64::MAX),
                 Values::Choice(choice) => {
                     for variant in choice.variants {
-                        let counts = variant.keys.iter();
-                        let counts = counts.filter(|it| matches!(it.values, Values::Count { .. }));
-                        for inner in counts {
+                        for inner in variant.keys {
+                            let Values::Count { most, .. } = inner.values else {
+                                continue;
+                            };
                             let line = format!(
-                                "{} = {{ kind = \"{}\", {} = {value} }}",
+                                "{} = {{ kind = \"{}\", {} = VALUE }}",
                                 key.name, variant.word, inner.name
                             );
-                            lines.push(Line {
-                                section,
-                                kind,
-                                names: [inner.name, key.name],
-                                text: line,
-                            });
+                            add(inner.name, line, most);
                         }
                     }
                 }
@@ -251,9 +240,10 @@ fn file_that_fits(section: &str, kind: Option<&Variant>, line: &str) -> String {
     text
 }
 
-/// What is absurd is refused by name, or fits and can be counted: at once, and without a panic.
+/// What is absurd, or the upper bound of its key, is refused by name, or fits and can be counted:
+/// at once, and without an overflow or a panic.
 #[test]
-fn absurd_sizes_are_refused_by_name_or_counted() {
+fn absurd_and_largest_sizes_are_refused_by_name_or_counted() {
     let absurd = [
         "0",
         "1",
@@ -264,23 +254,30 @@ fn absurd_sizes_are_refused_by_name_or_counted() {
         "1000000000000000000",
         "9223372036854775807",
         "18446744073709551615",
+        "MOST",
     ];
+    let all = crate::DataSizes {
+        vocabulary: 1 << 21,
+        target_vocabulary: None,
+        examples: usize::MAX,
+        shortest: 1 << 30,
+    };
     let start = std::time::Instant::now();
-    let (mut refused, mut counted) = (0, 0);
-    for value in absurd {
-        for line in integer_lines(value) {
-            let text = file_that_fits(line.section, line.kind, &line.text);
+    let (mut refused, mut counted, mut counted_at_most) = (0, 0, 0);
+    for line in integer_lines() {
+        for value in absurd {
+            let most = line.most.to_string();
+            let text = line
+                .text
+                .replace("VALUE", if value == "MOST" { &most } else { value });
+            let text = file_that_fits(line.section, line.kind, &text);
             match Config::parse("a.toml", &text, &[]) {
                 Ok(config) => {
-                    let sizes = crate::DataSizes {
-                        vocabulary: 1 << 21,
-                        target_vocabulary: None,
-                        examples: usize::MAX,
-                        shortest: 1 << 30,
-                    };
-                    let estimate = config.estimate(sizes);
-                    assert!(estimate.total() > 0, "{text}");
+                    for sizes in [all, crate::DataSizes::default()] {
+                        assert!(config.estimate(sizes).total() > 0, "{text}");
+                    }
                     counted += 1;
+                    counted_at_most += usize::from(value == "MOST");
                 }
                 Err(error) => {
                     let said = error.to_string();
@@ -293,47 +290,6 @@ fn absurd_sizes_are_refused_by_name_or_counted() {
     }
     let took = start.elapsed();
     assert!(refused > 500 && counted > 100, "{refused}, {counted}");
+    assert!(counted_at_most > 50, "{counted_at_most}");
     assert!(took < std::time::Duration::from_secs(60), "{took:?}");
-}
-
-/// At its upper bound a key is allowed, or refused for another key that it does not fit: nothing
-/// overflows, hangs or panics, and the memory can be told.
-#[test]
-fn the_largest_allowed_sizes_can_be_counted() {
-    let mut counted = 0;
-    for line in integer_lines("MOST") {
-        let (section, kind) = (line.section, line.kind.map(|it| it.word));
-        let is_it = |(other, of, _): &(&str, Option<&Variant>, &[Key])| {
-            *other == section && of.map(|it| it.word) == kind
-        };
-        let (_, _, keys) = kinds().into_iter().find(is_it).expect("the section");
-        let Some(most) = most_of(keys, line.names[0]) else {
-            continue;
-        };
-        let said = line.text.replace("MOST", &most.to_string());
-        let text = file_that_fits(section, line.kind, &said);
-        match Config::parse("a.toml", &text, &[]) {
-            Ok(config) => {
-                assert!(config.estimate(crate::DataSizes::default()).total() > 0);
-                counted += 1;
-            }
-            Err(error) => {
-                let said = error.to_string();
-                let is_named = line.names.iter().any(|name| said.contains(name));
-                assert!(is_named, "{text}\n{said}");
-            }
-        }
-    }
-    assert!(counted > 50, "{counted}");
-}
-
-fn most_of(keys: &'static [Key], name: &str) -> Option<i64> {
-    keys.iter().find_map(|key| match &key.values {
-        Values::Count { most, .. } if key.name == name => Some(*most),
-        Values::Choice(choice) => {
-            let mut variants = choice.variants.iter();
-            variants.find_map(|variant| most_of(variant.keys, name))
-        }
-        _ => None,
-    })
 }

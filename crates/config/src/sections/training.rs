@@ -3,7 +3,6 @@
 use zoo_spec::Dtype;
 
 use super::data::Task;
-use super::run::DTYPES;
 use crate::keys::{
     BATCH, Choice, LIMIT, POSITIVE, Presence, SHARE, STEPS, Values, count, keys, kinds, words,
 };
@@ -27,7 +26,7 @@ keys! {
         /// The share of each answer's weight that goes to all others alike.
         label_smoothing: f64 = 0.0, SHARE;
         /// The numbers that a pass computes in; weights stay in those of `backend.dtype`.
-        precision: Option<Dtype> = None, Values::Words(DTYPES),
+        precision: Option<Dtype> = None, Values::Words(Dtype::WORDS),
             Presence::Optional("as `backend.dtype`");
         /// What the loss is multiplied by, so that small gradients are not lost.
         loss_scale: Option<LossScale> = None, LOSS_SCALE, Presence::Optional("`dynamic` with `f16`, else `none`");
