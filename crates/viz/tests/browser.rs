@@ -152,9 +152,7 @@ fn document() -> Result<Part, Failed> {
     ];
     let classes = vec![("negative".to_owned(), 0.06), ("positive".to_owned(), 0.94)];
     let document = Document::new("Review 17", sentences)?;
-    Ok(Part::Document(
-        document.with_classes(classes).with_truth("positive"),
-    ))
+    Ok(Part::Document(document.with_classes(classes)))
 }
 
 fn page() -> Result<AttentionPage, Failed> {
@@ -278,37 +276,28 @@ fn draws(browser: &Path) -> Result<(), Failed> {
 fn curves() -> String {
     let noise = |step: usize| ((step * 7919 % 101) as f64 / 101.0 - 0.5) * 0.4;
     let loss = |step: usize| 1.4 + 2.8 * (-(step as f64) / 300.0).exp();
-    let curve = |name: &str, points: Vec<(f64, f64)>| Curve {
+    let curve = |name: &str, every: usize, value: &dyn Fn(usize) -> f64| Curve {
         name: name.to_owned(),
-        points,
+        points: (0..=2000)
+            .step_by(every)
+            .map(|step| (step as f64, value(step)))
+            .collect(),
     };
-    let training = (0..2000).map(|step| (step as f64, loss(step) + noise(step) * 0.5));
-    let validation = (0..=2000).step_by(200).skip(1);
     let losses = Curves {
         title: "loss, gpt-shakespeare-cpu".to_owned(),
         scale: Scale::Log,
         better: Better::Lower,
         curves: vec![
-            curve("training", training.collect()),
-            curve(
-                "validation",
-                validation
-                    .clone()
-                    .map(|s| (s as f64, loss(s) + 0.08))
-                    .collect(),
-            ),
+            curve("training", 1, &|step| loss(step) + noise(step) * 0.5),
+            curve("validation", 200, &|step| loss(step) + 0.08),
         ],
     };
+    let exact = |step: usize| 100.0 - 99.0 * (-(step as f64) / 500.0).exp();
     let accuracy = Curves {
         title: "exact sequences, %".to_owned(),
         scale: Scale::Linear,
         better: Better::Higher,
-        curves: vec![curve(
-            "validation",
-            validation
-                .map(|s| (s as f64, 100.0 - 99.0 * (-(s as f64) / 500.0).exp()))
-                .collect(),
-        )],
+        curves: vec![curve("validation", 200, &exact)],
     };
     losses.to_svg() + &accuracy.to_svg()
 }

@@ -164,10 +164,8 @@ fn encode(
     Ok(file)
 }
 
-fn failed(error: impl ToString) -> PictureError {
-    PictureError::Image {
-        why: error.to_string(),
-    }
+fn failed(error: impl std::fmt::Display) -> PictureError {
+    PictureError(format!("the image cannot be written: {error}"))
 }
 
 #[cfg(test)]

@@ -68,24 +68,16 @@ pub(crate) fn check(
 ) -> Result<(), PictureError> {
     let (rows, columns) = (weights.rows(), weights.columns());
     let (queries, keys) = (queries.len(), keys.len());
-    let title = title.to_owned();
     if queries == 0 || keys == 0 {
-        return Err(PictureError::Nothing {
-            title,
-            queries,
-            keys,
-        });
+        return Err(PictureError(format!(
+            "{title}: there is nothing to attend to: {queries} queries and {keys} keys"
+        )));
     }
     if (rows, columns) != (queries, keys) {
-        return Err(PictureError::Size {
-            title,
-            layer,
-            head,
-            rows,
-            columns,
-            queries,
-            keys,
-        });
+        return Err(PictureError(format!(
+            "{title}, layer {layer}, head {head}: {rows} rows and {columns} columns for {queries} \
+             queries and {keys} keys"
+        )));
     }
     Ok(())
 }

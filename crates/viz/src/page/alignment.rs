@@ -10,7 +10,7 @@ use crate::{Heat, Matrix, PictureError, escape, visible};
 /// The alignment of a sequence-to-sequence model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Alignment {
-    title: String,
+    pub(super) title: String,
     source: Vec<String>,
     target: Vec<String>,
     weights: Matrix,
@@ -55,11 +55,6 @@ impl Alignment {
             keys: &self.source,
             weights: &self.weights,
         }
-    }
-
-    /// What it shows.
-    pub fn title(&self) -> &str {
-        &self.title
     }
 
     pub(super) fn write(&self, html: &mut String) {
@@ -163,7 +158,11 @@ mod tests {
     fn sizes_must_agree() {
         let weights = Matrix::new(2, 3, vec![0.5; 6]).unwrap();
         let turned = Alignment::new("t", words("a b"), words("x y z"), weights);
-        assert!(matches!(turned, Err(PictureError::Size { .. })));
+        let error = turned.unwrap_err().to_string();
+        assert!(
+            error.contains("2 rows and 3 columns for 3 queries and 2 keys"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -25,10 +25,9 @@ pub struct Sentence {
 /// A document, its weights and what it was taken for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
-    title: String,
+    pub(super) title: String,
     sentences: Vec<Sentence>,
     classes: Vec<(String, f32)>,
-    truth: Option<String>,
 }
 
 /// The most probable classes that are shown.
@@ -39,29 +38,25 @@ impl Document {
     ///
     /// # Errors
     ///
-    /// [`PictureError::DocumentWeight`] if a weight is not finite.
+    /// If a weight is not finite.
     pub fn new(title: impl Into<String>, sentences: Vec<Sentence>) -> Result<Self, PictureError> {
         let title = title.into();
-        let finite = |what: &dyn Fn() -> String, value: f32| match value.is_finite() {
+        let finite = |what: String, value: f32| match value.is_finite() {
             true => Ok(()),
-            false => Err(PictureError::DocumentWeight {
-                title: title.clone(),
-                what: what(),
-                value,
-            }),
+            false => Err(PictureError(format!(
+                "{title}: the weight of {what} is {value}: weights must be finite"
+            ))),
         };
-        for (at, sentence) in sentences.iter().enumerate() {
-            finite(&|| format!("sentence {}", at + 1), sentence.weight)?;
-            for (place, word) in sentence.words.iter().enumerate() {
-                let what = || format!("word {} of sentence {}", place + 1, at + 1);
-                finite(&what, word.weight)?;
+        for (at, sentence) in (1..).zip(&sentences) {
+            finite(format!("sentence {at}"), sentence.weight)?;
+            for (place, word) in (1..).zip(&sentence.words) {
+                finite(format!("word {place} of sentence {at}"), word.weight)?;
             }
         }
         Ok(Self {
             title,
             sentences,
             classes: Vec::new(),
-            truth: None,
         })
     }
 
@@ -70,17 +65,6 @@ impl Document {
         classes.sort_by(|a, b| b.1.total_cmp(&a.1));
         self.classes = classes;
         self
-    }
-
-    /// What it is.
-    pub fn with_truth(mut self, truth: impl Into<String>) -> Self {
-        self.truth = Some(truth.into());
-        self
-    }
-
-    /// What it shows.
-    pub fn title(&self) -> &str {
-        &self.title
     }
 
     pub(super) fn write(&self, html: &mut String) {
@@ -128,27 +112,18 @@ impl Document {
     }
 
     fn write_classes(&self, html: &mut String) {
-        if self.classes.is_empty() && self.truth.is_none() {
+        if self.classes.is_empty() {
             return;
         }
         html.push_str("<div class=\"classes\">\n");
         for (label, probability) in self.classes.iter().take(MOST_CLASSES) {
-            let is_true = self.truth.as_ref() == Some(label);
             let _ = writeln!(
                 html,
-                "<div><span class=\"name\">{}{}</span><span class=\"bar\" style=\"--share:{:.3}\">{:.1}%</span></div>",
+                "<div><span class=\"name\">{}</span><span class=\"bar\" style=\"--share:{:.3}\">{:.1}%</span></div>",
                 escape(label),
-                if is_true { " (true)" } else { "" },
                 share(*probability, 1.0),
                 100.0 * probability
             );
-        }
-        let shown = |truth: &String| {
-            let mut classes = self.classes.iter().take(MOST_CLASSES);
-            classes.any(|(label, _)| label == truth)
-        };
-        if let Some(truth) = self.truth.as_ref().filter(|truth| !shown(truth)) {
-            let _ = writeln!(html, "<div>true: {}</div>", escape(truth));
         }
         html.push_str("</div>\n");
     }
@@ -183,10 +158,7 @@ mod tests {
         let document = Document::new("t", sentences).unwrap();
         let classes = vec![("good".to_owned(), 0.125), ("bad & ugly".to_owned(), 0.875)];
         let mut html = String::new();
-        document
-            .with_classes(classes)
-            .with_truth("good")
-            .write(&mut html);
+        document.with_classes(classes).write(&mut html);
         assert!(
             html.contains("--own:0.250;--both:0.067\" data-weight=\"0.2000\">&lt;b&gt;<"),
             "{html}"
@@ -195,21 +167,10 @@ mod tests {
         assert_eq!(html.matches("<li").count(), 3);
         let (first, second) = (
             html.find("bad &amp; ugly").unwrap(),
-            html.find("good (true)").unwrap(),
+            html.find("good</span>").unwrap(),
         );
         assert!(first < second, "the most probable comes first");
         assert!(html.contains("--share:0.875\">87.5%"));
-    }
-
-    #[test]
-    fn a_truth_that_is_not_among_the_first_is_told() {
-        let classes = (0..9)
-            .map(|at| (at.to_string(), at as f32 / 36.0))
-            .collect();
-        let document = Document::new("t", vec![]).unwrap().with_classes(classes);
-        let mut html = String::new();
-        document.with_truth("0").write(&mut html);
-        assert!(html.contains("<div>true: 0</div>"), "{html}");
     }
 
     #[test]

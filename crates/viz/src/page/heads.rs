@@ -29,21 +29,11 @@ impl HeadMaps {
     ) -> Result<Self, PictureError> {
         let title = title.into();
         if layers.is_empty() {
-            let (layer, layers) = (1, 0);
-            return Err(PictureError::NoSuchLayer {
-                title,
-                layer,
-                layers,
-            });
+            return Err(no_layer(&title, 1, 0));
         }
         for (layer, heads) in layers.iter().enumerate() {
             if heads.is_empty() {
-                return Err(PictureError::NoSuchHead {
-                    title,
-                    layer: layer + 1,
-                    head: 1,
-                    heads: 0,
-                });
+                return Err(no_head(&title, layer + 1, 1, 0));
             }
             for (head, matrix) in heads.iter().enumerate() {
                 check(&title, (layer + 1, head + 1), &queries, &keys, matrix)?;
@@ -64,18 +54,9 @@ impl HeadMaps {
     /// If there is no such layer, or it has no such head.
     pub fn head(&self, layer: usize, head: usize) -> Result<Heat<'_>, PictureError> {
         let heads = layer.checked_sub(1).and_then(|at| self.layers.get(at));
-        let heads = heads.ok_or_else(|| PictureError::NoSuchLayer {
-            title: self.title.clone(),
-            layer,
-            layers: self.layers.len(),
-        })?;
+        let heads = heads.ok_or_else(|| no_layer(&self.title, layer, self.layers.len()))?;
         let matrix = head.checked_sub(1).and_then(|at| heads.get(at));
-        let matrix = matrix.ok_or_else(|| PictureError::NoSuchHead {
-            title: self.title.clone(),
-            layer,
-            head,
-            heads: heads.len(),
-        })?;
+        let matrix = matrix.ok_or_else(|| no_head(&self.title, layer, head, heads.len()))?;
         let title = format!("{}, layer {layer}, head {head}", self.title);
         Heat::new(title, &self.queries, &self.keys, matrix)
     }
@@ -93,10 +74,9 @@ impl HeadMaps {
              attended to. Choose a head below, or in the grid of all of them.</p>\n\
              <div class=\"overview\" role=\"group\" aria-label=\"{title}: all heads\">\n",
             self.layers.len(),
-            if self.layers.len() == 1 {
-                "layer"
-            } else {
-                "layers"
+            match self.layers.len() {
+                1 => "layer",
+                _ => "layers",
             }
         );
         for (layer, heads) in self.layers.iter().enumerate() {
@@ -134,6 +114,18 @@ impl HeadMaps {
             }
         }
     }
+}
+
+fn no_layer(title: &str, layer: usize, layers: usize) -> PictureError {
+    PictureError(format!(
+        "{title} has no layer {layer}: it has {layers}, counted from 1"
+    ))
+}
+
+fn no_head(title: &str, layer: usize, head: usize, heads: usize) -> PictureError {
+    PictureError(format!(
+        "layer {layer} of {title} has no head {head}: it has {heads}, counted from 1"
+    ))
 }
 
 #[cfg(test)]

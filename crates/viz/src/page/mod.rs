@@ -5,7 +5,6 @@ mod alignment;
 mod document;
 mod heads;
 mod map;
-mod pack;
 
 use std::fmt::Write;
 
@@ -31,12 +30,18 @@ impl Part {
     fn title(&self) -> &str {
         match self {
             Self::Heads(part) => part.title(),
-            Self::Alignment(part) => part.title(),
-            Self::Document(part) => part.title(),
+            Self::Alignment(part) => &part.title,
+            Self::Document(part) => &part.title,
         }
     }
 
-    fn class(&self) -> &'static str {
+    /// Writes it, and says what class of the style sheet it has.
+    fn write(&self, html: &mut String) -> &'static str {
+        match self {
+            Self::Heads(part) => part.write(html),
+            Self::Alignment(part) => part.write(html),
+            Self::Document(part) => part.write(html),
+        }
         match self {
             Self::Heads(_) => "heads",
             Self::Alignment(_) => "alignment",
@@ -109,19 +114,14 @@ impl AttentionPage {
             html.push_str("</nav>\n");
         }
         for (at, part) in self.parts.iter().enumerate() {
+            let mut body = String::new();
+            let class = part.write(&mut body);
+            let title = escape(part.title());
             let _ = writeln!(
                 html,
-                "<section class=\"part {}\" id=\"part-{}\">\n<h2>{}</h2>",
-                part.class(),
+                "<section class=\"part {class}\" id=\"part-{}\">\n<h2>{title}</h2>\n{body}</section>",
                 at + 1,
-                escape(part.title())
             );
-            match part {
-                Part::Heads(part) => part.write(&mut html),
-                Part::Alignment(part) => part.write(&mut html),
-                Part::Document(part) => part.write(&mut html),
-            }
-            html.push_str("</section>\n");
         }
         let _ = write!(
             html,
@@ -215,10 +215,7 @@ mod tests {
 
     #[test]
     fn an_empty_page_says_so() {
-        assert!(
-            AttentionPage::default()
-                .to_html()
-                .contains("nothing to show")
-        );
+        let html = AttentionPage::default().to_html();
+        assert!(html.contains("nothing to show"), "{html}");
     }
 }
