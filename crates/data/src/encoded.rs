@@ -1,4 +1,6 @@
-//! Examples as tokens.
+//! Examples as tokens, and what is done with those that are longer than a model or a batch takes.
+
+use std::fmt;
 
 use zoo_config::Sentences;
 
@@ -123,10 +125,6 @@ impl Encoded for DocumentIds {
 
 impl PairTokenizers {
     /// Pairs as tokens.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Tokenizer::encode_all`].
     pub fn encode(&self, pairs: &[Pair]) -> Result<Vec<PairIds>, DataError> {
         let sources = pairs.iter().map(|pair| pair.source.as_str());
         let targets = pairs.iter().map(|pair| pair.target.as_str());
@@ -141,10 +139,6 @@ impl PairTokenizers {
 
 impl Tokenizer {
     /// Documents as tokens; `part` is what they are called in errors.
-    ///
-    /// # Errors
-    ///
-    /// [`DataError::UnseenLabel`], and those of [`encode_all`](Self::encode_all).
     pub fn encode_labelled(
         &self,
         part: &str,
@@ -160,10 +154,6 @@ impl Tokenizer {
     }
 
     /// Documents as sentences of tokens; `part` is what they are called in errors.
-    ///
-    /// # Errors
-    ///
-    /// [`DataError::UnseenLabel`], and those of [`encode_all`](Self::encode_all).
     pub fn encode_documents(
         &self,
         part: &str,
@@ -188,6 +178,69 @@ impl Tokenizer {
     }
 }
 
+/// What is done with an example that is too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LengthRule {
+    /// It is cut.
+    Shorten,
+    /// It is left out.
+    LeaveOut,
+}
+
+impl LengthRule {
+    /// Applies the rule to examples of which none may have more than `longest` tokens a row.
+    /// Returns how many were too long.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError::Empty`] if all are left out.
+    pub fn apply<T: Encoded>(
+        self,
+        examples: &mut Vec<T>,
+        longest: usize,
+    ) -> Result<LengthReport, DataError> {
+        let too_long = |example: &T| example.extent().width > longest;
+        let count = examples.iter().filter(|example| too_long(example)).count();
+        match self {
+            Self::Shorten => examples.iter_mut().for_each(|it| it.shorten(longest)),
+            Self::LeaveOut => {
+                examples.retain(|example| !too_long(example));
+                if examples.is_empty() {
+                    let what = format!("what has at most {longest} tokens");
+                    return Err(DataError::Empty { what });
+                }
+            }
+        }
+        Ok(LengthReport {
+            rule: self,
+            longest,
+            count,
+        })
+    }
+}
+
+/// What became of examples that were too long. Print it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LengthReport {
+    /// What was done.
+    pub rule: LengthRule,
+    /// Tokens that were allowed.
+    pub longest: usize,
+    /// Examples that had more.
+    pub count: usize,
+}
+
+impl fmt::Display for LengthReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let done = match self.rule {
+            LengthRule::Shorten => "shortened",
+            LengthRule::LeaveOut => "left out",
+        };
+        let Self { longest, count, .. } = self;
+        write!(f, "{count} examples of more than {longest} tokens {done}")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,12 +258,8 @@ mod tests {
         assert_eq!(ids[0].source, [4, 5]);
         assert_eq!(ids[0].decoder_input(), [BEGIN, 6, 4]);
         assert_eq!(ids[0].decoder_output(), [6, 4, END]);
-        let extent = Extent {
-            width: 3,
-            other: 2,
-            rows: 1,
-        };
-        assert_eq!(ids[0].extent(), extent);
+        let Extent { width, other, rows } = ids[0].extent();
+        assert_eq!((width, other, rows), (3, 2, 1));
     }
 
     #[test]
@@ -235,12 +284,8 @@ mod tests {
             ]
         );
         assert_eq!(ids.iter().map(|it| it.label).collect::<Vec<_>>(), [1, 0, 1]);
-        let extent = Extent {
-            width: 3,
-            other: 0,
-            rows: 3,
-        };
-        assert_eq!(ids[2].extent(), extent);
+        let Extent { width, other, rows } = ids[2].extent();
+        assert_eq!((width, other, rows), (3, 0, 3));
         ids[2].shorten(2);
         assert_eq!(ids[2].extent().width, 2);
         assert_eq!((ids[2].keep_sentences(5), ids[2].keep_sentences(1)), (0, 2));
@@ -251,9 +296,50 @@ mod tests {
             .unwrap();
         assert_eq!(whole[2].ids, [6, 6, 6, 4, 5, 5]);
         let unseen = [Labelled::new("meh", "a")];
-        let error = tokenizer
-            .encode_labelled("validation", &unseen, &labels)
-            .unwrap_err();
-        assert!(matches!(error, DataError::UnseenLabel { .. }));
+        let refused = tokenizer.encode_labelled("validation", &unseen, &labels);
+        assert!(refused.is_err());
+    }
+
+    fn examples(lengths: &[usize]) -> Vec<LabelledIds> {
+        let example = |length: &usize| LabelledIds {
+            label: 0,
+            ids: vec![5; *length],
+        };
+        lengths.iter().map(example).collect()
+    }
+
+    fn lengths(examples: &[LabelledIds]) -> Vec<usize> {
+        examples.iter().map(|example| example.ids.len()).collect()
+    }
+
+    #[test]
+    fn each_rule_does_what_it_says() {
+        for (rule, left, said) in [
+            (LengthRule::Shorten, &[3, 4, 4, 4][..], "shortened"),
+            (LengthRule::LeaveOut, &[3, 4][..], "left out"),
+        ] {
+            let mut some = examples(&[3, 5, 4, 9]);
+            let report = rule.apply(&mut some, 4).unwrap().to_string();
+            assert_eq!(lengths(&some), left);
+            assert_eq!(report, format!("2 examples of more than 4 tokens {said}"));
+        }
+        let mut some = examples(&[3, 5, 4, 9]);
+        assert_eq!(LengthRule::LeaveOut.apply(&mut some, 9).unwrap().count, 0);
+        let error = LengthRule::LeaveOut.apply(&mut some, 2).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "what has at most 2 tokens has no examples"
+        );
+    }
+
+    #[test]
+    fn a_target_keeps_room_for_its_end() {
+        let mut pairs = vec![PairIds {
+            source: vec![4; 9],
+            target: vec![4; 9],
+        }];
+        LengthRule::Shorten.apply(&mut pairs, 6).unwrap();
+        assert_eq!(pairs[0].decoder_output().len(), 6);
+        assert_eq!(pairs[0].source.len(), 6);
     }
 }

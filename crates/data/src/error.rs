@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use zoo_spec::{NotUtf8, Printable, UnknownWord, printable_text};
+use zoo_spec::{NotUtf8, Printable, printable_text};
 
 use crate::ReadReport;
 
@@ -35,19 +35,6 @@ pub enum DataError {
         /// What its reader says.
         why: String,
     },
-    /// A compressed file would become larger than any text of its size.
-    #[error(
-        "{} would become more than {} MiB, which no text of its size does: it is not read. If you \
-         know what it is, unpack it and name what is in it",
-        path.display(),
-        most >> 20
-    )]
-    TooLarge {
-        /// Which.
-        path: PathBuf,
-        /// What it may become, in bytes.
-        most: u64,
-    },
     /// An archive has a file that would lie outside of the folder it is unpacked to.
     #[error(
         "{} has an entry that leaves its folder: \"{}\". Nothing of it is read: make the \
@@ -61,49 +48,11 @@ pub enum DataError {
         /// The entry.
         entry: String,
     },
-    /// An archive has several files, and it is not said which, or none of that name.
-    #[error(
-        "{} has no single file to read: write the one you mean behind a #, for example {}#{}",
-        path.display(),
-        path.display(),
-        Printable(example)
-    )]
-    WhichEntry {
-        /// The archive.
-        path: PathBuf,
-        /// A file that it has.
-        example: String,
-    },
-    /// An archive has no file of that name.
-    #[error("{}: {unknown}", path.display())]
-    NoEntry {
-        /// The archive.
-        path: PathBuf,
-        /// The name, and those that there are.
-        unknown: UnknownWord,
-    },
     /// There is nothing to learn from.
     #[error("{} has no examples", Printable(what))]
     Empty {
         /// Which file, or which part of the data.
         what: String,
-    },
-    /// Two files that belong together line by line do not.
-    #[error(
-        "{} has {source_lines} lines and {} has {target_lines}: line N of one must be the \
-         translation of line N of the other",
-        Printable(source_name),
-        Printable(target_name)
-    )]
-    LinesDiffer {
-        /// The file of the sources.
-        source_name: String,
-        /// Lines of it.
-        source_lines: usize,
-        /// The file of the targets.
-        target_name: String,
-        /// Lines of it.
-        target_lines: usize,
     },
     /// More lines than allowed cannot be parsed.
     #[error("too much of the data cannot be parsed, at most {:.1}% may be\n{report}", allowed * 100.0)]
@@ -112,55 +61,6 @@ pub enum DataError {
         allowed: f64,
         /// What was read, with the first bad lines.
         report: Box<ReadReport>,
-    },
-    /// A table has no column of that name.
-    #[error("{}, line 1: {unknown}", Printable(name))]
-    Column {
-        /// The file.
-        name: String,
-        /// The column, and those that there are.
-        unknown: UnknownWord,
-    },
-    /// A quote in a table that is not closed, or not where its field ends.
-    #[error(
-        "{}, line {line}: the quote that opens here {why}\n  do: remove it or close it; within a \
-         quoted field a quote is written twice (\"\"). Texts that hold tables can be read from JSON \
-         lines",
-        Printable(name)
-    )]
-    Quote {
-        /// The file, or the archive and the file in it.
-        name: String,
-        /// The line that the quote is on, counted from 1.
-        line: usize,
-        /// What becomes of it.
-        why: String,
-    },
-    /// A label was not there to be learned.
-    #[error(
-        "the label \"{}\" is in the {part} data and not in the training data, which has: {}",
-        Printable(label),
-        listed(known)
-    )]
-    UnseenLabel {
-        /// The label.
-        label: String,
-        /// Where it is: `validation`, `test`.
-        part: String,
-        /// Labels of the training data.
-        known: Vec<String>,
-    },
-    /// Everything has the same label.
-    #[error(
-        "{}: all examples have the label \"{}\": there is nothing to tell apart",
-        Printable(what),
-        Printable(label)
-    )]
-    OneLabel {
-        /// Which file or folder, or which part of the data.
-        what: String,
-        /// The label.
-        label: String,
     },
     /// A number is out of range.
     #[error("{field} must be {allowed}, got {got}")]
@@ -172,19 +72,6 @@ pub enum DataError {
         /// What it is.
         got: String,
     },
-    /// A task has fewer different examples than were asked for.
-    #[error(
-        "the task {task} was asked for {asked} different examples and gives about {found}: ask for \
-         fewer, or make it larger"
-    )]
-    TaskTooSmall {
-        /// Which.
-        task: &'static str,
-        /// Examples asked for, in all parts.
-        asked: usize,
-        /// Examples found.
-        found: usize,
-    },
     /// A tokenizer cannot be made, read or used.
     #[error("tokenizer {}: {}", Printable(name), printable_text(why))]
     Tokenizer {
@@ -192,22 +79,6 @@ pub enum DataError {
         name: String,
         /// Why.
         why: String,
-    },
-    /// A tokenizer of another program has its special tokens elsewhere.
-    #[error(
-        "tokenizer {}: token {id} must be {expected}, and is {}; train one here, or renumber it",
-        Printable(name),
-        Printable(got)
-    )]
-    SpecialToken {
-        /// Its file.
-        name: String,
-        /// The token.
-        id: u32,
-        /// What it must be.
-        expected: &'static str,
-        /// What it is.
-        got: String,
     },
     /// An example is longer than allowed.
     #[error(
@@ -222,28 +93,9 @@ pub enum DataError {
         /// How long it may be.
         longest: usize,
     },
-    /// A text is too short to cut windows from.
-    #[error("the {part} text has {tokens} tokens, and a window of {context} needs {}", context + 1)]
-    TextTooShort {
-        /// Which text.
-        part: String,
-        /// Tokens it has.
-        tokens: usize,
-        /// Tokens of a window.
-        context: usize,
-    },
-}
-
-/// Labels that are listed; a wrong column may have as many as there are examples.
-const SHOWN: usize = 50;
-
-fn listed(labels: &[String]) -> String {
-    let shown = labels.iter().take(SHOWN);
-    let shown: Vec<String> = shown.map(|label| Printable(label).to_string()).collect();
-    match labels.len().saturating_sub(SHOWN) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
+    /// Data that does not fit what it is for: what is wrong, where, and what to do.
+    #[error("{0}")]
+    Refused(String),
 }
 
 impl DataError {
@@ -269,13 +121,12 @@ impl DataError {
         allowed: String,
         got: impl ToString,
     ) -> Result<(), Self> {
-        match is_right {
-            true => Ok(()),
-            false => Err(Self::Range {
-                field,
-                allowed,
-                got: got.to_string(),
-            }),
-        }
+        let got = got.to_string();
+        let range = || Self::Range {
+            field,
+            allowed,
+            got,
+        };
+        if is_right { Ok(()) } else { Err(range()) }
     }
 }

@@ -4,7 +4,12 @@ use std::collections::{BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
 
+use zoo_spec::Printable;
+
 use crate::{DataError, Labelled};
+
+/// Labels that are listed in an error; a wrong column may have as many as there are examples.
+const SHOWN: usize = 50;
 
 /// Names of classes, in their order: by number if all are numbers, else by letter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,18 +21,18 @@ impl Labels {
     ///
     /// # Errors
     ///
-    /// [`DataError::Empty`] if there are no examples, [`DataError::OneLabel`] if all have the
-    /// same label.
+    /// [`DataError::Empty`] if there are no examples, [`DataError::Refused`] if all have the same
+    /// label.
     pub fn of(train: &[Labelled]) -> Result<Self, DataError> {
         let names: BTreeSet<&str> = train.iter().map(|it| it.label.as_str()).collect();
         let mut names: Vec<String> = names.into_iter().map(str::to_owned).collect();
-        let what = "the training data".to_owned();
+        let what = "the training data";
         match names.as_slice() {
-            [] => return Err(DataError::Empty { what }),
-            [label] => {
-                let label = label.clone();
-                return Err(DataError::OneLabel { what, label });
+            [] => {
+                let what = what.to_owned();
+                return Err(DataError::Empty { what });
             }
+            [label] => return Err(one_label(what, label)),
             _ => {}
         }
         if names.iter().all(|name| name.parse::<i64>().is_ok()) {
@@ -37,22 +42,29 @@ impl Labels {
     }
 
     /// The number of each example's class.
-    ///
-    /// # Errors
-    ///
-    /// [`DataError::UnseenLabel`] with the first that has none.
     pub fn numbers(&self, part: &str, examples: &[Labelled]) -> Result<Vec<usize>, DataError> {
         // A wrong column may have as many labels as there are examples.
         let numbers: HashMap<&str, usize> = self.0.iter().map(String::as_str).zip(0..).collect();
+        let unseen = |label: &str| {
+            let shown = self
+                .0
+                .iter()
+                .take(SHOWN)
+                .map(|it| Printable(it).to_string());
+            let shown = shown.collect::<Vec<_>>().join(", ");
+            let more = match self.0.len().saturating_sub(SHOWN) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            DataError::Refused(format!(
+                "the label \"{}\" is in the {part} data and not in the training data, which has: \
+                 {shown}{more}",
+                Printable(label)
+            ))
+        };
         let number = |example: &Labelled| {
-            numbers
-                .get(example.label.as_str())
-                .copied()
-                .ok_or_else(|| DataError::UnseenLabel {
-                    label: example.label.clone(),
-                    part: part.to_owned(),
-                    known: self.0.clone(),
-                })
+            let label = example.label.as_str();
+            numbers.get(label).copied().ok_or_else(|| unseen(label))
         };
         examples.iter().map(number).collect()
     }
@@ -66,6 +78,15 @@ impl Labels {
     pub fn names(&self) -> &[String] {
         &self.0
     }
+}
+
+/// What is said of data in which everything has the same label.
+pub(crate) fn one_label(what: &str, label: &str) -> DataError {
+    DataError::Refused(format!(
+        "{}: all examples have the label \"{}\": there is nothing to tell apart",
+        Printable(what),
+        Printable(label)
+    ))
 }
 
 #[cfg(test)]
@@ -89,28 +110,29 @@ mod tests {
     }
 
     #[test]
-    fn a_label_that_was_not_learned_is_named() {
+    fn a_label_that_was_not_learned_is_named_and_there_is_something_to_tell_apart() {
         let labels = Labels::of(&documents(&["neg", "pos"])).unwrap();
         let numbers = labels.numbers("validation", &documents(&["pos", "neg"]));
         assert_eq!(numbers.unwrap(), [1, 0]);
-        let error = labels.numbers("validation", &documents(&["pos", "neutral"]));
-        assert_eq!(
-            error.unwrap_err().to_string(),
-            "the label \"neutral\" is in the validation data and not in the training data, which \
-             has: neg, pos"
-        );
-    }
-
-    #[test]
-    fn there_is_something_to_tell_apart() {
-        assert_eq!(
-            Labels::of(&[]).unwrap_err().to_string(),
-            "the training data has no examples"
-        );
-        assert_eq!(
-            Labels::of(&documents(&["a", "a"])).unwrap_err().to_string(),
-            "the training data: all examples have the label \"a\": there is nothing to tell apart"
-        );
+        let unseen = labels.numbers("validation", &documents(&["pos", "neutral"]));
+        for (error, message) in [
+            (
+                unseen.unwrap_err(),
+                "the label \"neutral\" is in the validation data and not in the training data, \
+                 which has: neg, pos",
+            ),
+            (
+                Labels::of(&[]).unwrap_err(),
+                "the training data has no examples",
+            ),
+            (
+                Labels::of(&documents(&["a", "a"])).unwrap_err(),
+                "the training data: all examples have the label \"a\": there is nothing to tell \
+                 apart",
+            ),
+        ] {
+            assert_eq!(error.to_string(), message);
+        }
     }
 
     #[test]

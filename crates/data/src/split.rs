@@ -134,7 +134,7 @@ impl Split {
             valid: text[first..second].to_owned(),
             test: text[second..].to_owned(),
         };
-        self.all_there(parts, |part| part.is_empty())
+        self.all_there(parts, String::is_empty)
     }
 
     fn dealt<T>(&self, examples: Vec<T>, part: &[Part]) -> Result<Parts<Vec<T>>, DataError> {
@@ -150,7 +150,7 @@ impl Split {
                 Part::Test => parts.test.push(example),
             }
         }
-        self.all_there(parts, |part| part.is_empty())
+        self.all_there(parts, Vec::is_empty)
     }
 
     /// No part that was asked for is empty.
@@ -159,25 +159,21 @@ impl Split {
         parts: Parts<T>,
         is_empty: impl Fn(&T) -> bool,
     ) -> Result<Parts<T>, DataError> {
-        let wanted = [
+        for (is_wanted, part, name) in [
             (true, &parts.train, "training"),
             (self.valid > 0.0, &parts.valid, "validation"),
             (self.test > 0.0, &parts.test, "test"),
-        ];
-        let missing = wanted
-            .iter()
-            .find(|(is_wanted, part, _)| *is_wanted && is_empty(part))
-            .map(|(.., name)| *name);
-        match missing {
-            None => Ok(parts),
-            Some(part) => Err(DataError::Empty {
-                what: format!("the {part} part of the split data"),
-            }),
+        ] {
+            if is_wanted && is_empty(part) {
+                let what = format!("the {name} part of the split data");
+                return Err(DataError::Empty { what });
+            }
         }
+        Ok(parts)
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Part {
     Train,
     Valid,
@@ -194,33 +190,28 @@ mod tests {
 
     #[test]
     fn parts_have_their_shares_and_go_by_the_seed() {
-        let split = Split::new(0.1, 3).with_test(0.2);
-        let parts = split.examples((0..100).collect()).unwrap();
-        let sizes = [&parts.train, &parts.valid, &parts.test].map(Vec::len);
-        assert_eq!(sizes, [70, 10, 20]);
-        let other = Split::new(0.1, 4).with_test(0.2);
-        assert_ne!(other.examples((0..100).collect()).unwrap(), parts);
-    }
-
-    #[test]
-    fn few_examples_still_fill_a_part() {
+        let split = |seed| {
+            let split = Split::new(0.1, seed).with_test(0.2);
+            split.examples((0..100).collect()).unwrap()
+        };
+        assert_eq!(
+            split(3).map(|part| part.len()),
+            Parts {
+                train: 70,
+                valid: 10,
+                test: 20
+            }
+        );
+        assert_ne!(split(3), split(4));
+        // Few examples still fill a part.
         let parts = Split::new(0.01, 0).examples(vec!['a', 'b', 'c']).unwrap();
         assert_eq!((parts.train.len(), parts.valid.len()), (2, 1));
-        let error = Split::new(0.1, 0).examples(vec!['a']).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "the training part of the split data has no examples"
-        );
     }
 
     #[test]
     fn every_class_has_its_share() {
         let example = |at: usize| {
-            let label = if at.is_multiple_of(4) {
-                "rare"
-            } else {
-                "frequent"
-            };
+            let label = ["rare", "frequent", "frequent", "frequent"][at % 4];
             Labelled::new(label, at.to_string())
         };
         let mut examples: Vec<Labelled> = (0..400).map(example).collect();
@@ -240,26 +231,38 @@ mod tests {
 
     #[test]
     fn text_is_cut_between_characters() {
-        let parts = Split::new(0.2, 0)
-            .with_test(0.1)
-            .text("一二三四五六七八九十")
-            .unwrap();
-        assert_eq!(parts.train, "一二三四五六七");
-        assert_eq!(parts.valid, "八九");
-        assert_eq!(parts.test, "十");
+        let split = Split::new(0.2, 0).with_test(0.1);
+        let parts = split.text("一二三四五六七八九十").unwrap();
+        let parts = [parts.train, parts.valid, parts.test];
+        assert_eq!(parts, ["一二三四五六七", "八九", "十"]);
     }
 
     #[test]
-    fn shares_that_are_none_are_refused() {
-        let error = Split::new(0.6, 0).with_test(0.5).examples(vec![1, 2]);
-        assert_eq!(
-            error.unwrap_err().to_string(),
-            "valid + test must be at least 0 and below 1, got 1.1"
-        );
-        let error = Split::new(-0.5, 0).text("ab").unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "valid must be at least 0 and below 1, got -0.5"
-        );
+    fn shares_that_are_none_and_parts_that_are_empty_are_refused() {
+        for (valid, test, text, message) in [
+            (
+                0.6,
+                0.5,
+                "ab",
+                "valid + test must be at least 0 and below 1, got 1.1",
+            ),
+            (
+                -0.5,
+                0.0,
+                "ab",
+                "valid must be at least 0 and below 1, got -0.5",
+            ),
+            (
+                0.1,
+                0.0,
+                "a",
+                "the training part of the split data has no examples",
+            ),
+        ] {
+            let split = Split::new(valid, 0).with_test(test);
+            let error = split.examples(text.chars().collect()).unwrap_err();
+            assert_eq!(error.to_string(), message);
+        }
+        assert!(Split::new(-0.5, 0).text("ab").is_err());
     }
 }

@@ -144,54 +144,33 @@ impl BatchPlan {
 
     /// Tokens of a batch with its padding.
     pub fn padded(&self, batch: &[usize]) -> usize {
-        Room::of(batch.iter().map(|example| self.extents[*example])).padded()
+        let extents = || batch.iter().map(|example| self.extents[*example]);
+        let width = extents().map(|extent| extent.width).max();
+        width.unwrap_or(0) * extents().map(|extent| extent.rows).sum::<usize>()
     }
 
     fn cut(&self, order: &[usize]) -> Vec<Vec<usize>> {
         let mut batches = vec![];
         let mut batch: Vec<usize> = vec![];
-        let mut room = Room::default();
+        let (mut rows, mut width) = (0, 0);
         for example in order {
-            let larger = room.with(self.extents[*example]);
+            let extent = self.extents[*example];
             let full = match self.batching.size {
                 BatchSize::Examples(count) => batch.len() == count,
-                BatchSize::Tokens(most) => larger.padded() > most,
+                BatchSize::Tokens(most) => (rows + extent.rows) * extent.width.max(width) > most,
             };
             if full && !batch.is_empty() {
                 batches.push(std::mem::take(&mut batch));
-                room = Room::default();
+                (rows, width) = (0, 0);
             }
             batch.push(*example);
-            room = room.with(self.extents[*example]);
+            rows += extent.rows;
+            width = extent.width.max(width);
         }
         if !batch.is_empty() {
             batches.push(batch);
         }
         batches
-    }
-}
-
-/// What a batch takes.
-#[derive(Debug, Clone, Copy, Default)]
-struct Room {
-    rows: usize,
-    width: usize,
-}
-
-impl Room {
-    fn of(extents: impl Iterator<Item = Extent>) -> Self {
-        extents.fold(Self::default(), Self::with)
-    }
-
-    fn with(self, extent: Extent) -> Self {
-        Self {
-            rows: self.rows + extent.rows,
-            width: self.width.max(extent.width),
-        }
-    }
-
-    fn padded(self) -> usize {
-        self.rows * self.width
     }
 }
 

@@ -1,38 +1,33 @@
 use super::*;
 
+fn extent(width: usize, other: usize, rows: usize) -> Extent {
+    Extent { width, other, rows }
+}
+
 fn extents(count: usize) -> Vec<Extent> {
     let mut draw = Draw::new(11, "lengths", 0);
-    let extent = |_| Extent {
-        width: draw.within(1, 40),
-        other: draw.within(1, 40),
-        rows: 1,
-    };
-    (0..count).map(extent).collect()
+    let drawn = |_| extent(draw.within(1, 40), draw.within(1, 40), 1);
+    (0..count).map(drawn).collect()
 }
 
 fn documents(count: usize) -> Vec<Extent> {
     let mut draw = Draw::new(12, "documents", 0);
-    let extent = |_| Extent {
-        width: draw.within(0, 30),
-        other: 0,
-        rows: draw.within(0, 12),
-    };
-    (0..count).map(extent).collect()
+    let drawn = |_| extent(draw.within(0, 30), 0, draw.within(0, 12));
+    (0..count).map(drawn).collect()
+}
+
+fn plan(size: BatchSize, seed: u64, extents: Vec<Extent>) -> BatchPlan {
+    Batching::new(size, seed).plan(extents).unwrap()
 }
 
 #[test]
 fn sizes_hold() {
-    let plan = Batching::new(BatchSize::Examples(7), 1)
-        .plan(extents(333))
-        .unwrap();
-    let batches = plan.epoch(0);
+    let batches = plan(BatchSize::Examples(7), 1, extents(333)).epoch(0);
     assert_eq!(batches.len(), 333_usize.div_ceil(7));
     assert!(batches.iter().all(|batch| (1..=7).contains(&batch.len())));
     for extents in [extents(333), documents(333)] {
         let by_hand = extents.clone();
-        let plan = Batching::new(BatchSize::Tokens(400), 1)
-            .plan(extents)
-            .unwrap();
+        let plan = plan(BatchSize::Tokens(400), 1, extents);
         let mut fullest = 0;
         for batch in plan.epoch(0) {
             let width = batch.iter().map(|at| by_hand[*at].width).max().unwrap();
@@ -63,10 +58,7 @@ fn sorting_by_length_spares_padding() {
 
 #[test]
 fn the_order_is_a_function_of_seed_and_epoch() {
-    let plan = |seed| {
-        let batching = Batching::new(BatchSize::Tokens(400), seed);
-        batching.plan(extents(333)).unwrap()
-    };
+    let plan = |seed| plan(BatchSize::Tokens(400), seed, extents(333));
     assert_eq!(plan(1).epoch(3), plan(1).epoch(3));
     assert_ne!(plan(1).epoch(3), plan(1).epoch(4));
     assert_ne!(plan(1).epoch(3), plan(2).epoch(3));
@@ -86,9 +78,7 @@ fn the_order_is_a_function_of_seed_and_epoch() {
 
 #[test]
 fn the_first_batches_of_a_seed() {
-    let plan = Batching::new(BatchSize::Examples(3), 1)
-        .plan(extents(8))
-        .unwrap();
+    let plan = plan(BatchSize::Examples(3), 1, extents(8));
     assert_eq!(plan.epoch(0), [vec![7, 1, 2], vec![6, 4], vec![5, 3, 0]]);
 }
 
@@ -96,11 +86,7 @@ fn the_first_batches_of_a_seed() {
 fn what_cannot_be_batched_is_explained() {
     let tokens = Batching::new(BatchSize::Tokens(30), 0);
     let none = Batching::new(BatchSize::Examples(0), 0);
-    let long = Extent {
-        width: 8,
-        other: 0,
-        rows: 4,
-    };
+    let long = extent(8, 0, 4);
     for (batching, extents, why) in [
         (tokens, vec![], "what batches are made of has no examples"),
         (
@@ -122,15 +108,9 @@ fn what_cannot_be_batched_is_explained() {
 
 #[test]
 fn batches_of_any_number_of_epochs_are_counted_at_once() {
-    let extents: Vec<Extent> = (0..1000)
-        .map(|at| Extent {
-            width: 1 + at % 17,
-            other: 0,
-            rows: 1,
-        })
-        .collect();
+    let extents: Vec<Extent> = (0..1000).map(|at| extent(1 + at % 17, 0, 1)).collect();
     for size in [BatchSize::Examples(30), BatchSize::Tokens(100)] {
-        let plan = Batching::new(size, 3).plan(extents.clone()).unwrap();
+        let plan = plan(size, 3, extents.clone());
         let start = std::time::Instant::now();
         for epochs in [0, 1, 2, 100] {
             let each: usize = (0..epochs).map(|epoch| plan.epoch(epoch).len()).sum();

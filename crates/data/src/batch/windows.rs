@@ -36,18 +36,19 @@ impl Windows {
     ///
     /// # Errors
     ///
-    /// [`DataError::Range`] if a size is zero, [`DataError::TextTooShort`].
+    /// [`DataError::Range`] if a size is zero, [`DataError::Refused`] if the text is too short.
     pub fn check(&self, part: &str, tokens: &[u32]) -> Result<(), DataError> {
         DataError::at_least("context", 1, self.context)?;
         DataError::at_least("rows", 1, self.rows)?;
         if tokens.len() > self.context {
             return Ok(());
         }
-        Err(DataError::TextTooShort {
-            part: part.to_owned(),
-            tokens: tokens.len(),
-            context: self.context,
-        })
+        Err(DataError::Refused(format!(
+            "the {part} text has {} tokens, and a window of {} needs {}",
+            tokens.len(),
+            self.context,
+            self.context + 1
+        )))
     }
 
     /// The batch of a step: windows from places drawn for it.
@@ -125,18 +126,16 @@ mod tests {
 
     #[test]
     fn a_text_that_is_too_short_is_named() {
-        let windows = Windows::new(4, 1, 0);
-        assert!(windows.check("validation", &text(5)).is_ok());
-        assert_eq!(
-            windows
-                .check("validation", &text(4))
-                .unwrap_err()
-                .to_string(),
-            "the validation text has 4 tokens, and a window of 4 needs 5"
-        );
-        let error = Windows::new(0, 1, 0)
-            .check("training", &text(4))
-            .unwrap_err();
-        assert_eq!(error.to_string(), "context must be at least 1, got 0");
+        assert!(Windows::new(4, 1, 0).check("validation", &text(5)).is_ok());
+        for (context, message) in [
+            (
+                4,
+                "the validation text has 4 tokens, and a window of 4 needs 5",
+            ),
+            (0, "context must be at least 1, got 0"),
+        ] {
+            let error = Windows::new(context, 1, 0).check("validation", &text(4));
+            assert_eq!(error.unwrap_err().to_string(), message);
+        }
     }
 }

@@ -11,58 +11,37 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::ngrams::{ngrams, shared};
-use super::text::words;
-use super::{BleuTokenizer, Case, CorpusMetric, MetricError, Smoothing, tokenize};
+use super::text::{ngrams, shared, words};
+use super::{Case, CorpusMetric, Tokenizer};
 
-/// How BLEU is computed. The default is sacreBLEU's.
+/// The longest run that is counted.
+const ORDER: usize = 4;
+
+/// How BLEU is computed. The default is sacreBLEU's; so is its smoothing, `exp`: of the orders
+/// without a match, the first counts half a match, the next a quarter, and so on.
 ///
 /// ```
 /// # use zoo_data::metrics::{Bleu, CorpusMetric};
-/// let output = ["the cat sat on the mat"];
-/// let score = Bleu::default().corpus(&output, &[vec!["the cat sat on a mat"]])?;
-/// assert_eq!(format!("{:.2}", score.score), "53.73");
+/// let mut counts = Bleu::default().counts()?;
+/// counts.add("the cat sat on the mat", &["the cat sat on a mat"])?;
+/// assert_eq!(format!("{:.2}", counts.score()?.score), "53.73");
 /// # Ok::<(), zoo_data::metrics::MetricError>(())
 /// ```
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Bleu {
     /// What a word is. Default: `13a`.
-    pub tokenizer: BleuTokenizer,
-    /// What is done about orders without a match. Default: `exp`.
-    pub smoothing: Smoothing,
+    pub tokenizer: Tokenizer,
     /// Whether capitals count. Default: `mixed`, they do.
     pub case: Case,
-    /// Whether orders that the output is too short for are left out, so that a sentence shorter
-    /// than four words can be right. Default: they are not, and make the score zero.
-    pub effective_order: bool,
-    /// The longest run that is counted. Default: 4.
-    pub order: usize,
-}
-
-impl Default for Bleu {
-    fn default() -> Self {
-        Self {
-            tokenizer: BleuTokenizer::default(),
-            smoothing: Smoothing::default(),
-            case: Case::default(),
-            effective_order: false,
-            order: 4,
-        }
-    }
 }
 
 impl CorpusMetric for Bleu {
     type Score = BleuScore;
 
-    fn check(&self) -> Result<(), MetricError> {
-        self.smoothing.check()?;
-        MetricError::at_least_1("the order of BLEU", self.order)
-    }
-
     /// Words of the output and of the references that are nearest in length, and for each order
     /// the runs that match and all of them.
     fn count(&self, hypothesis: &str, references: &[&str]) -> Vec<usize> {
-        let cut = |line: &str| tokenize(&self.case.apply(line), self.tokenizer);
+        let cut = |line: &str| self.tokenizer.tokenize(&self.case.apply(line));
         let hypothesis = cut(hypothesis);
         let hypothesis: Vec<&str> = words(&hypothesis).collect();
         let references: Vec<String> = references.iter().map(|line| cut(line)).collect();
@@ -77,7 +56,7 @@ impl CorpusMetric for Bleu {
             .map(Vec::len)
             .min_by_key(|reference| (length.abs_diff(*reference), *reference));
         let mut all = vec![length, closest.unwrap_or_default()];
-        for order in 1..=self.order {
+        for order in 1..=ORDER {
             let counts = ngrams(&hypothesis, order);
             let mut most: HashMap<&[&str], usize> = HashMap::new();
             for reference in &references {
@@ -91,29 +70,19 @@ impl CorpusMetric for Bleu {
         all
     }
 
-    fn settings(&self) -> Vec<(&'static str, String)> {
-        let yes_or_no = if self.effective_order { "yes" } else { "no" };
-        let mut settings = vec![
-            ("case", self.case.in_signature().to_owned()),
-            ("eff", yes_or_no.to_owned()),
-            ("tok", self.tokenizer.to_string()),
-            ("smooth", self.smoothing.in_signature()),
-        ];
-        // sacreBLEU says nothing of it; but another order is another measure.
-        if self.order != Self::default().order {
-            settings.push(("order", self.order.to_string()));
-        }
-        settings
+    fn settings(&self) -> String {
+        let case = self.case.in_signature();
+        format!("case:{case}|eff:no|tok:{}|smooth:exp", self.tokenizer)
     }
 
     fn score(&self, counts: &[usize], signature: String) -> BleuScore {
         let (hypothesis_length, reference_length) = (counts[0], counts[1]);
-        let (precisions, counted) = self.precisions(&counts[2..]);
+        let precisions = precisions(&counts[2..]);
         let brevity_penalty = brevity_penalty(hypothesis_length, reference_length);
-        let logs: f64 = precisions[..counted].iter().map(|p| p.ln()).sum();
+        let logs: f64 = precisions.iter().map(|p| p.ln()).sum();
         BleuScore {
             // The logarithm of zero is -∞, and the score then zero.
-            score: brevity_penalty * (logs / counted as f64).exp(),
+            score: brevity_penalty * (logs / ORDER as f64).exp(),
             precisions,
             brevity_penalty,
             hypothesis_length,
@@ -123,43 +92,27 @@ impl CorpusMetric for Bleu {
     }
 }
 
-impl Bleu {
-    /// Of matches and totals by order: in percent, and how many of them make the score.
-    fn precisions(&self, counts: &[usize]) -> (Vec<f64>, usize) {
-        let mut precisions = vec![0.0; self.order];
-        // Where nothing matches at all, smoothing would still find something.
-        if counts.iter().step_by(2).all(|matches| *matches == 0) {
-            return (precisions, self.order);
-        }
-        let mut counted = self.order;
-        let mut part = 1.0;
-        for (at, precision) in precisions.iter_mut().enumerate() {
-            let (mut matches, mut total) = (counts[2 * at] as f64, counts[2 * at + 1] as f64);
-            if let (Smoothing::AddK(k), 1..) = (self.smoothing, at) {
-                matches += k;
-                total += k;
-            }
-            // No line is as long as this.
-            if total == 0.0 {
-                break;
-            }
-            if self.effective_order {
-                counted = at + 1;
-            }
-            if matches == 0.0 {
-                matches = match self.smoothing {
-                    Smoothing::Exp => {
-                        part /= 2.0;
-                        part
-                    }
-                    Smoothing::Floor(floor) => floor,
-                    Smoothing::AddK(_) | Smoothing::None => 0.0,
-                };
-            }
-            *precision = 100.0 * matches / total;
-        }
-        (precisions, counted)
+/// Of matches and totals by order, in percent.
+fn precisions(counts: &[usize]) -> Vec<f64> {
+    let mut precisions = vec![0.0; ORDER];
+    // Where nothing matches at all, smoothing would still find something.
+    if counts.iter().step_by(2).all(|matches| *matches == 0) {
+        return precisions;
     }
+    let mut part = 1.0;
+    for (precision, counts) in precisions.iter_mut().zip(counts.chunks(2)) {
+        let (mut matches, total) = (counts[0] as f64, counts[1] as f64);
+        // No line is as long as this.
+        if total == 0.0 {
+            break;
+        }
+        if matches == 0.0 {
+            part /= 2.0;
+            matches = part;
+        }
+        *precision = 100.0 * matches / total;
+    }
+    precisions
 }
 
 fn brevity_penalty(hypothesis: usize, reference: usize) -> f64 {
@@ -206,26 +159,5 @@ impl fmt::Display for BleuScore {
             self.hypothesis_length,
             self.reference_length,
         )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const CAT: &str = "the cat sat on the mat";
-
-    #[test]
-    fn what_is_right_scores_100() {
-        let score = Bleu::default().corpus(&[CAT], &[vec![CAT]]).unwrap();
-        assert!((score.score - 100.0).abs() < 1e-9, "{score}");
-        assert_eq!(
-            score.to_string(),
-            format!(
-                "BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:zoo-data-{} = 100.00 \
-                 100.0/100.0/100.0/100.0 (BP = 1.000 ratio = 1.000 hyp_len = 6 ref_len = 6)",
-                env!("CARGO_PKG_VERSION")
-            )
-        );
     }
 }

@@ -47,17 +47,14 @@ impl ConfusionMatrix {
     ///
     /// # Errors
     ///
-    /// [`MetricError::LabelTwice`] if two classes have the same name.
+    /// If two classes have the same name.
     pub fn new<S: Into<String>>(labels: impl IntoIterator<Item = S>) -> Result<Self, MetricError> {
         let labels: Vec<String> = labels.into_iter().map(Into::into).collect();
         for (second, label) in labels.iter().enumerate() {
             if let Some(first) = labels[..second].iter().position(|other| other == label) {
-                let label = label.clone();
-                return Err(MetricError::LabelTwice {
-                    label,
-                    first,
-                    second,
-                });
+                return Err(MetricError(format!(
+                    "the class \"{label}\" is there twice, as number {first} and number {second}"
+                )));
             }
         }
         let counts = vec![vec![0; labels.len()]; labels.len()];
@@ -65,10 +62,6 @@ impl ConfusionMatrix {
     }
 
     /// One more example, by the numbers of its class and of the one it was taken for.
-    ///
-    /// # Errors
-    ///
-    /// [`MetricError::NoSuchClass`] if there is no such class.
     pub fn add(&mut self, truth: usize, predicted: usize) -> Result<(), MetricError> {
         self.known(truth)?;
         self.known(predicted)?;
@@ -80,7 +73,9 @@ impl ConfusionMatrix {
         let classes = self.labels.len();
         match class < classes {
             true => Ok(()),
-            false => Err(MetricError::NoSuchClass { class, classes }),
+            false => Err(MetricError(format!(
+                "there is no class {class}: there are {classes}, counted from 0"
+            ))),
         }
     }
 
@@ -90,10 +85,6 @@ impl ConfusionMatrix {
     }
 
     /// Examples that are of class `truth` and were taken for `predicted`.
-    ///
-    /// # Errors
-    ///
-    /// [`MetricError::NoSuchClass`] if there is no such class.
     pub fn count(&self, truth: usize, predicted: usize) -> Result<usize, MetricError> {
         self.known(truth)?;
         self.known(predicted)?;
@@ -115,10 +106,6 @@ impl ConfusionMatrix {
     }
 
     /// The scores of one class.
-    ///
-    /// # Errors
-    ///
-    /// [`MetricError::NoSuchClass`] if there is no such class.
     pub fn class(&self, class: usize) -> Result<ClassScores, MetricError> {
         self.known(class)?;
         let right = self.counts[class][class];
@@ -286,15 +273,11 @@ class 7     class 9      1
     #[test]
     fn what_is_wrong_is_named() {
         let twice = ConfusionMatrix::new(["x", "y", "x"]).unwrap_err();
-        assert_eq!(
-            twice.to_string(),
-            "the class \"x\" is there twice, as number 0 and number 2"
-        );
+        let message = "the class \"x\" is there twice, as number 0 and number 2";
+        assert_eq!(twice.to_string(), message);
         let error = four().add(1, 4).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "there is no class 4: there are 4, counted from 0"
-        );
+        let message = "there is no class 4: there are 4, counted from 0";
+        assert_eq!(error.to_string(), message);
         let empty = ConfusionMatrix::new([] as [&str; 0]).unwrap();
         assert_eq!((empty.accuracy(), empty.macro_f1()), (None, None));
     }

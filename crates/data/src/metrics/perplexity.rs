@@ -39,28 +39,19 @@ impl Perplexity {
     pub fn value(&self) -> Option<f64> {
         self.loss().map(f64::exp)
     }
-
-    /// The mean loss in bits.
-    pub fn bits(&self) -> Option<f64> {
-        self.loss().map(|nats| nats / std::f64::consts::LN_2)
-    }
-
-    /// How many tokens it is the mean of.
-    pub fn tokens(&self) -> usize {
-        self.tokens
-    }
 }
 
 impl fmt::Display for Perplexity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.value(), self.loss(), self.bits()) {
-            (Some(value), Some(loss), Some(bits)) => write!(
-                f,
-                "perplexity {value:.3} (loss {loss:.4}, {bits:.4} bits a token, {} tokens)",
-                self.tokens
-            ),
-            _ => f.write_str("perplexity of no tokens"),
-        }
+        let Some(loss) = self.loss() else {
+            return f.write_str("perplexity of no tokens");
+        };
+        let (value, bits) = (loss.exp(), loss / std::f64::consts::LN_2);
+        write!(
+            f,
+            "perplexity {value:.3} (loss {loss:.4}, {bits:.4} bits a token, {} tokens)",
+            self.tokens
+        )
     }
 }
 

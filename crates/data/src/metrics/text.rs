@@ -1,4 +1,8 @@
-//! Letters and blanks as Python's strings have them, since sacreBLEU's scores depend on both.
+//! Letters and blanks as Python's strings have them, since sacreBLEU's scores depend on both, and
+//! runs of neighbours.
+
+use std::collections::HashMap;
+use std::hash::Hash;
 
 /// Whether `The` and `the` are the same word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -36,6 +40,26 @@ pub(crate) fn is_blank(letter: char) -> bool {
 /// What lies between blanks.
 pub(crate) fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(is_blank).filter(|word| !word.is_empty())
+}
+
+/// How often each run of `order` neighbours is in `items`.
+pub(crate) fn ngrams<T: Eq + Hash>(items: &[T], order: usize) -> HashMap<&[T], usize> {
+    let mut counts = HashMap::new();
+    for run in items.windows(order) {
+        *counts.entry(run).or_insert(0) += 1;
+    }
+    counts
+}
+
+/// How many of `counts` are in `others` too, each as often as it is in both.
+pub(crate) fn shared<T: Eq + Hash>(
+    counts: &HashMap<&[T], usize>,
+    others: &HashMap<&[T], usize>,
+) -> usize {
+    counts
+        .iter()
+        .filter_map(|(run, count)| others.get(run).map(|other| *count.min(other)))
+        .sum()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
 use zip::ZipArchive;
-use zoo_spec::{NotUtf8, UnknownWord};
+use zoo_spec::{NotUtf8, Printable, UnknownWord};
 
 use super::allowance::Allowance;
 use crate::DataError;
@@ -116,27 +116,26 @@ impl Archive {
 
     /// The file of that name, or the only one.
     fn choose(&self, wanted: Option<&str>) -> Result<usize, DataError> {
+        let path = self.path.display();
         let found = match (wanted, self.entries.as_slice()) {
             (Some(wanted), entries) => entries.iter().find(|entry| entry.name == wanted),
             (None, [only]) => Some(only),
             (None, []) => {
-                return Err(DataError::Empty {
-                    what: self.path.display().to_string(),
-                });
+                let what = path.to_string();
+                return Err(DataError::Empty { what });
             }
             (None, [first, ..]) => {
-                return Err(DataError::WhichEntry {
-                    path: self.path.clone(),
-                    example: first.name.clone(),
-                });
+                return Err(DataError::Refused(format!(
+                    "{path} has no single file to read: write the one you mean behind a #, for \
+                     example {path}#{}",
+                    Printable(&first.name)
+                )));
             }
         };
         found.map(|entry| entry.index).ok_or_else(|| {
             let known = self.entries.iter().map(|entry| entry.name.as_str());
-            DataError::NoEntry {
-                path: self.path.clone(),
-                unknown: UnknownWord::new("entry", wanted.unwrap_or_default(), known),
-            }
+            let unknown = UnknownWord::new("entry", wanted.unwrap_or_default(), known);
+            DataError::Refused(format!("{path}: {unknown}"))
         })
     }
 

@@ -1,12 +1,12 @@
 //! A folder for each class, a file for each document; in a folder or in a `.zip`.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::Read;
 use super::content::{Archive, Content, extension};
 use super::labelled::labelled;
+use crate::labels::one_label;
 use crate::{DataError, Labelled};
 
 /// Reads them in the order of their names.
@@ -14,10 +14,9 @@ pub(super) fn read(path: &Path) -> Result<Read<Labelled>, DataError> {
     match extension(path).as_str() {
         "zip" => {
             let mut archive = Archive::read(path)?;
-            let names = archive.entries.iter().map(|entry| entry.name.clone());
-            let found = names.collect::<Vec<_>>();
-            let indices: Vec<usize> = archive.entries.iter().map(|entry| entry.index).collect();
-            documents(path, &found, |at| archive.content(indices[at]))
+            let entries = archive.entries.clone();
+            let names: Vec<String> = entries.iter().map(|entry| entry.name.clone()).collect();
+            documents(path, &names, |at| archive.content(entries[at].index))
         }
         _ => {
             let mut files = vec![];
@@ -25,13 +24,11 @@ pub(super) fn read(path: &Path) -> Result<Read<Labelled>, DataError> {
             files.sort();
             let relative = files.iter().map(|file| {
                 let parts = file.strip_prefix(path).unwrap_or(file).iter();
-                parts
-                    .map(|part| part.to_string_lossy())
-                    .collect::<Vec<_>>()
-                    .join("/")
+                let parts: Vec<_> = parts.map(|part| part.to_string_lossy()).collect();
+                parts.join("/")
             });
-            let found = relative.collect::<Vec<_>>();
-            documents(path, &found, |at| Content::read(&files[at]))
+            let names: Vec<String> = relative.collect();
+            documents(path, &names, |at| Content::read(&files[at]))
         }
     }
 }
@@ -47,7 +44,11 @@ fn documents(
         let name = name.to_lowercase();
         name.ends_with(".txt") || name.ends_with(".txt.gz")
     };
-    let folders: Vec<Vec<&str>> = files.iter().map(|name| folders_of(name)).collect();
+    // Of each file, without its own name.
+    let mut folders: Vec<Vec<&str>> = files.iter().map(|it| it.split('/').collect()).collect();
+    for parts in &mut folders {
+        parts.pop();
+    }
     let texts = || (0..files.len()).filter(|at| is_text(&files[*at]));
     // Archives often have all classes in one folder more.
     let around = shared(texts().map(|at| folders[at].as_slice()));
@@ -64,21 +65,13 @@ fn documents(
         let document = content(at)?;
         read.add(&document.name, 1, labelled(class, &document.text), "");
     }
-    let labels: BTreeSet<&str> = read.examples.iter().map(|it| it.label.as_str()).collect();
-    if let (1, Some(label)) = (labels.len(), labels.first()) {
-        return Err(DataError::OneLabel {
-            what: path.display().to_string(),
-            label: (*label).to_owned(),
-        });
+    let mut labels = read.examples.iter().map(|it| it.label.as_str());
+    match labels.next() {
+        Some(first) if labels.all(|label| label == first) => {
+            Err(one_label(&path.display().to_string(), first))
+        }
+        _ => Ok(read),
     }
-    Ok(read)
-}
-
-/// The folders of a path, without its last part.
-fn folders_of(name: &str) -> Vec<&str> {
-    let mut parts: Vec<&str> = name.split('/').collect();
-    parts.pop();
-    parts
 }
 
 /// How many first folders all have in common; at least one is left to be the class where
@@ -205,27 +198,27 @@ mod tests {
     #[test]
     fn one_class_none_and_a_wrong_encoding() {
         let folder = Folder::new();
-        folder.file("one/a/1.txt", b"one");
-        folder.file("one/a/2.txt", b"two");
-        let read = |name: &str| LabelledText::folders(folder.path(name)).read();
-        assert_eq!(
-            read("one").unwrap_err().to_string(),
-            format!(
-                "{}: all examples have the label \"a\": there is nothing to tell apart",
-                folder.path("one").display()
-            )
-        );
-        folder.file("none/readme.md", b"about");
-        assert!(matches!(read("none"), Err(DataError::Empty { .. })));
-        assert!(matches!(read("missing"), Err(DataError::File { .. })));
-        folder.file("latin/a/1.txt", b"one");
-        folder.file("latin/b/1.txt", b"one\n\xff");
-        let error = read("latin").unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("1.txt, line 2: byte 4 of the file is not UTF-8"),
-            "{error}"
-        );
+        for (name, text) in [
+            ("one/a/1.txt", &b"one"[..]),
+            ("one/a/2.txt", b"two"),
+            ("none/readme.md", b"about"),
+            ("latin/a/1.txt", b"one"),
+            ("latin/b/1.txt", b"one\n\xff"),
+        ] {
+            folder.file(name, text);
+        }
+        for (name, part) in [
+            (
+                "one",
+                "one: all examples have the label \"a\": there is nothing to tell apart",
+            ),
+            ("none", "none has no examples"),
+            ("missing", "missing: No such file"),
+            ("latin", "1.txt, line 2: byte 4 of the file is not UTF-8"),
+        ] {
+            let error = LabelledText::folders(folder.path(name)).read();
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use zoo_spec::UnknownWord;
+use zoo_spec::{Printable, UnknownWord};
 
 use super::content::Content;
 use super::table::Records;
@@ -22,14 +22,10 @@ pub struct LabelledText {
 enum Format {
     /// Lines `label<TAB>text`.
     Tsv,
-    /// A table with a line of names first.
-    Csv {
-        label: String,
-        text: String,
-        delimiter: u8,
-    },
-    /// An object a line.
-    JsonLines { label: String, text: String },
+    /// A table with a line of names first, by the names of label and text, and a delimiter.
+    Csv([String; 2], u8),
+    /// An object a line, by the names of label and text.
+    JsonLines([String; 2]),
     /// A folder for each class, a `.txt` for each document.
     Folders,
 }
@@ -50,18 +46,13 @@ impl LabelledText {
 
     /// A table with commas and a line of column names first: those of the label and of the text.
     /// Fields may be quoted, and then hold delimiters, line ends and doubled quotes. A quote that
-    /// would swallow rows is an error: see [`DataError::Quote`].
+    /// would swallow rows is an error.
     pub fn csv(
         path: impl Into<PathBuf>,
         label: impl Into<String>,
         text: impl Into<String>,
     ) -> Self {
-        let format = Format::Csv {
-            label: label.into(),
-            text: text.into(),
-            delimiter: b',',
-        };
-        Self::new(path, format)
+        Self::new(path, Format::Csv([label.into(), text.into()], b','))
     }
 
     /// A JSON object a line, with the names of the label's and of the text's field.
@@ -70,8 +61,7 @@ impl LabelledText {
         label: impl Into<String>,
         text: impl Into<String>,
     ) -> Self {
-        let (label, text) = (label.into(), text.into());
-        Self::new(path, Format::JsonLines { label, text })
+        Self::new(path, Format::JsonLines([label.into(), text.into()]))
     }
 
     /// A folder, or a `.zip`, with a folder for each class and a `.txt` (or `.txt.gz`) for
@@ -84,7 +74,7 @@ impl LabelledText {
     /// formats.
     #[must_use]
     pub fn with_delimiter(mut self, character: u8) -> Self {
-        if let Format::Csv { delimiter, .. } = &mut self.format {
+        if let Format::Csv(_, delimiter) = &mut self.format {
             *delimiter = character;
         }
         self
@@ -101,21 +91,17 @@ impl LabelledText {
     ///
     /// # Errors
     ///
-    /// [`DataError::Column`] if a table has no such column, [`DataError::Quote`] if a quote in it
-    /// swallows rows, [`DataError::TooManyBad`] and [`DataError::Empty`]; otherwise what [`DataError`] has
-    /// for files, archives and encodings.
+    /// [`DataError::Refused`] if a table has no such column or a quote in it swallows rows,
+    /// [`DataError::TooManyBad`] and [`DataError::Empty`]; otherwise what [`DataError`] has for files,
+    /// archives and encodings.
     pub fn read(&self) -> Result<Read<Labelled>, DataError> {
         DataError::share("allowed_bad", self.allowed_bad)?;
         let read = match &self.format {
             Format::Tsv => Read::lines(&self.path, tsv_line)?,
-            Format::JsonLines { label, text } => {
+            Format::JsonLines([label, text]) => {
                 Read::lines(&self.path, |line| json_line(line, label, text))?
             }
-            Format::Csv {
-                label,
-                text,
-                delimiter,
-            } => csv(&self.path, label, text, *delimiter)?,
+            Format::Csv([label, text], delimiter) => csv(&self.path, label, text, *delimiter)?,
             Format::Folders => folders::read(&self.path)?,
         };
         read.judge(self.allowed_bad)
@@ -173,13 +159,11 @@ fn csv(path: &Path, label: &str, text: &str, delimiter: u8) -> Result<Read<Label
         return Err(DataError::Empty { what: file.name });
     }
     let column = |wanted: &str| {
-        names
-            .iter()
-            .position(|name| name.trim() == wanted)
-            .ok_or_else(|| DataError::Column {
-                name: file.name.clone(),
-                unknown: UnknownWord::new("column", wanted, names.iter().map(|name| name.trim())),
-            })
+        let all = names.iter().map(|name| name.trim());
+        all.clone().position(|name| name == wanted).ok_or_else(|| {
+            let unknown = UnknownWord::new("column", wanted, all);
+            DataError::Refused(format!("{}, line 1: {unknown}", Printable(&file.name)))
+        })
     };
     let [label, text] = [column(label)?, column(text)?];
     while let Some(record) = records.next()? {
@@ -192,16 +176,14 @@ fn csv(path: &Path, label: &str, text: &str, delimiter: u8) -> Result<Read<Label
         let example = match (record.fault, fields.get(label), fields.get(text)) {
             (Some(fault), ..) => Err(fault.to_owned()),
             (None, Some(label), Some(text)) if !is_too_long => labelled(label, text),
-            _ => Err(format!(
-                "{} columns instead of {}",
-                fields.len(),
-                names.len()
-            )),
+            _ => {
+                let [count, needed] = [fields.len(), names.len()];
+                Err(format!("{count} columns instead of {needed}"))
+            }
         };
-        let text = match &example {
-            Ok(_) => String::new(),
-            Err(_) => fields.join(","),
-        };
+        let text = example
+            .as_ref()
+            .map_or_else(|_| fields.join(","), |_| String::new());
         read.add(&file.name, record.line, example, &text);
     }
     Ok(read)
@@ -212,32 +194,12 @@ mod tests {
     use super::*;
     use crate::test_files::Folder;
 
-    /// Labels with their texts, and the lines that could not be used with the reason.
-    type Read = (Vec<(String, String)>, Vec<(usize, String)>);
-
     /// A file, its labels with their texts, and its bad lines with the reason.
     type Case<'a> = (
         LabelledText,
         &'a [(&'a str, &'a str)],
         &'a [(usize, &'a str)],
     );
-
-    /// What is read where nearly all lines may be bad.
-    #[track_caller]
-    fn read_of(text: LabelledText) -> Read {
-        let read = text.with_allowed_bad(0.9).read().unwrap();
-        let examples = read.examples.into_iter().map(|it| (it.label, it.text));
-        let bad = read.report.first_bad.into_iter();
-        (
-            examples.collect(),
-            bad.map(|bad| (bad.line, bad.why)).collect(),
-        )
-    }
-
-    fn owned<A, B>(pairs: &[(A, &str)], of: impl Fn(&A) -> B) -> Vec<(B, String)> {
-        let pair = |(first, second): &(A, &str)| (of(first), (*second).to_owned());
-        pairs.iter().map(pair).collect()
-    }
 
     #[test]
     fn good_lines_are_read_and_bad_ones_are_named() {
@@ -286,9 +248,12 @@ mod tests {
             ),
         ];
         for (text, examples, bad) in cases {
-            let read = read_of(text.clone());
-            assert_eq!(read.0, owned(examples, |it| (*it).to_owned()), "{text:?}");
-            assert_eq!(read.1, owned(bad, |line| *line), "{text:?}");
+            // Nearly all lines may be bad.
+            let read = text.with_allowed_bad(0.9).read().unwrap();
+            let documents = read.examples.iter().map(|it| (&*it.label, &*it.text));
+            assert_eq!(documents.collect::<Vec<_>>(), examples);
+            let lines = read.report.first_bad.iter().map(|it| (it.line, &*it.why));
+            assert_eq!(lines.collect::<Vec<_>>(), bad);
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use zoo_spec::Printable;
+
 use super::content::Content;
 use super::{ALLOWED_BAD, Read};
 use crate::{DataError, Pair};
@@ -9,45 +11,41 @@ use crate::{DataError, Pair};
 /// Where texts and their translations are.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ParallelText {
-    files: Files,
+    source: PathBuf,
+    target: Target,
     allowed_bad: f64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Files {
-    /// Line N of one is the translation of line N of the other.
-    Two { source: PathBuf, target: PathBuf },
-    /// Both are on one line; columns are counted from 0.
-    Table {
-        path: PathBuf,
-        columns: Option<[usize; 2]>,
-    },
+enum Target {
+    /// A file whose line N is the translation of line N of the source.
+    File(PathBuf),
+    /// The same file: both are on one line, in these columns counted from 0, or in the only two.
+    Columns(Option<[usize; 2]>),
 }
 
 impl ParallelText {
-    fn new(files: Files) -> Self {
+    fn new(source: impl Into<PathBuf>, target: Target) -> Self {
         Self {
-            files,
+            source: source.into(),
+            target,
             allowed_bad: ALLOWED_BAD,
         }
     }
 
     /// Two files: line N of one is the translation of line N of the other.
     pub fn files(source: impl Into<PathBuf>, target: impl Into<PathBuf>) -> Self {
-        let (source, target) = (source.into(), target.into());
-        Self::new(Files::Two { source, target })
+        Self::new(source, Target::File(target.into()))
     }
 
     /// One file of lines `source<TAB>target`.
     pub fn tsv(path: impl Into<PathBuf>) -> Self {
-        let (path, columns) = (path.into(), None);
-        Self::new(Files::Table { path, columns })
+        Self::new(path, Target::Columns(None))
     }
 
     /// One file of lines with tabs, of which these two columns count (from 0).
     pub fn tsv_columns(path: impl Into<PathBuf>, source: usize, target: usize) -> Self {
-        let (path, columns) = (path.into(), Some([source, target]));
-        Self::new(Files::Table { path, columns })
+        Self::new(path, Target::Columns(Some([source, target])))
     }
 
     /// The share of lines that may be bad. Default: 0.01.
@@ -61,14 +59,15 @@ impl ParallelText {
     ///
     /// # Errors
     ///
-    /// [`DataError::LinesDiffer`] if two files do not belong together,
-    /// [`DataError::TooManyBad`] and [`DataError::Empty`]; otherwise what [`DataError`] has for
-    /// files, archives and encodings.
+    /// [`DataError::Refused`] if two files do not belong together, [`DataError::TooManyBad`] and
+    /// [`DataError::Empty`]; otherwise what [`DataError`] has for files, archives and encodings.
     pub fn read(&self) -> Result<Read<Pair>, DataError> {
         DataError::share("allowed_bad", self.allowed_bad)?;
-        let read = match &self.files {
-            Files::Two { source, target } => two(source, target)?,
-            Files::Table { path, columns } => Read::lines(path, |line| columns_of(line, *columns))?,
+        let read = match &self.target {
+            Target::File(target) => two(&self.source, target)?,
+            Target::Columns(columns) => {
+                Read::lines(&self.source, |line| columns_of(line, *columns))?
+            }
         };
         read.judge(self.allowed_bad)
     }
@@ -79,30 +78,27 @@ fn two(source: &Path, target: &Path) -> Result<Read<Pair>, DataError> {
     let target = Content::read(target)?;
     let [source_lines, target_lines] = [&source, &target].map(|file| file.text.lines().count());
     if source_lines != target_lines {
-        return Err(DataError::LinesDiffer {
-            source_name: source.name,
-            source_lines,
-            target_name: target.name,
-            target_lines,
-        });
+        return Err(DataError::Refused(format!(
+            "{} has {source_lines} lines and {} has {target_lines}: line N of one must be the \
+             translation of line N of the other",
+            Printable(&source.name),
+            Printable(&target.name)
+        )));
     }
     let mut read = Read::of(&source.name);
     read.report.files.push(target.name.clone());
     let lines = source.text.lines().zip(target.text.lines());
     for (line, (from, to)) in (1..).zip(lines) {
-        let bad = |why: &str| Err(why.to_owned());
-        match (from.trim(), to.trim()) {
-            ("", "") => read.report.blank += 1,
-            ("", to) => {
-                let why = bad("blank, and its translation is not");
-                read.add(&source.name, line, why, to);
+        let (name, pair, text) = match (from.trim(), to.trim()) {
+            ("", "") => {
+                read.report.blank += 1;
+                continue;
             }
-            (from, "") => {
-                let why = bad("blank, and its source is not");
-                read.add(&target.name, line, why, from);
-            }
-            (from, to) => read.add(&source.name, line, Ok(Pair::new(from, to)), from),
-        }
+            ("", to) => (&source.name, Err("blank, and its translation is not"), to),
+            (from, "") => (&target.name, Err("blank, and its source is not"), from),
+            (from, to) => (&source.name, Ok(Pair::new(from, to)), from),
+        };
+        read.add(name, line, pair.map_err(str::to_owned), text);
     }
     Ok(read)
 }
@@ -128,43 +124,36 @@ mod tests {
     use crate::test_files::Folder;
 
     /// Nearly all lines may be bad.
-    fn read(text: ParallelText) -> Read<Pair> {
-        text.with_allowed_bad(0.9).read().unwrap()
+    fn read(text: &ParallelText) -> Read<Pair> {
+        text.clone().with_allowed_bad(0.9).read().unwrap()
     }
 
     #[test]
-    fn two_files_are_read_line_by_line() {
+    fn two_files_are_read_line_by_line_and_half_a_pair_is_bad() {
         let folder = Folder::new();
         let en = folder.gz("a.en.gz", b"one\r\n\n two \n");
         let zh = folder.file("a.zh", "一\n\n二");
-        let read = ParallelText::files(&en, zh).read().unwrap();
+        let two = ParallelText::files(&en, zh).read().unwrap();
         let expected = [Pair::new("one", "一"), Pair::new("two", "二")];
-        assert_eq!(read.examples, expected);
-        assert_eq!((read.report.kept, read.report.blank), (2, 1));
+        assert_eq!(two.examples, expected);
+        assert_eq!((two.report.kept, two.report.blank), (2, 1));
 
-        let de = folder.file("a.de", "eins\n");
-        let error = ParallelText::files(&en, &de).read().unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            format!(
-                "{} has 3 lines and {} has 1: line N of one must be the translation of line N \
-                 of the other",
-                en.display(),
-                de.display()
-            )
+        let short = folder.file("short.de", "eins\n");
+        let error = ParallelText::files(&en, &short).read().unwrap_err();
+        let [name, short] = [en, short].map(|path| path.display().to_string());
+        let expected = format!(
+            "{name} has 3 lines and {short} has 1: line N of one must be the translation of line N \
+             of the other"
         );
-    }
+        assert_eq!(error.to_string(), expected);
 
-    #[test]
-    fn half_a_pair_is_bad_and_not_dropped_silently() {
-        let folder = Folder::new();
         let en = folder.file("a.en", "one\n\nthree\n");
         let de = folder.file("a.de", "eins\nzwei\n\n");
         let text = ParallelText::files(&en, &de);
-        let read = read(text.clone());
-        assert_eq!(read.examples, [Pair::new("one", "eins")]);
-        assert_eq!(read.report.bad, 2);
-        let shown = read.report.first_bad.iter().map(ToString::to_string);
+        let half = read(&text);
+        assert_eq!(half.examples, [Pair::new("one", "eins")]);
+        assert_eq!(half.report.bad, 2);
+        let shown = half.report.first_bad.iter().map(ToString::to_string);
         let [en, de] = [en, de].map(|path| path.display().to_string());
         let expected = [
             format!("{en}, line 2: blank, and its translation is not: \"zwei\""),
@@ -193,7 +182,7 @@ mod tests {
                 "3 columns instead of 2",
             ),
         ] {
-            let read = read(text);
+            let read = read(&text);
             assert_eq!(read.examples, examples);
             let bad = &read.report.first_bad[0];
             assert_eq!((bad.line, bad.why.as_str()), (line, why));

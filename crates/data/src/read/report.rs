@@ -55,52 +55,6 @@ pub struct ReadReport {
     pub ignored: Vec<String>,
 }
 
-impl ReadReport {
-    /// A report about one file.
-    fn of(name: &str) -> Self {
-        Self {
-            files: vec![name.to_owned()],
-            ..Self::default()
-        }
-    }
-
-    /// Notes a line that could not be parsed.
-    fn note(&mut self, name: &str, line: usize, why: impl Into<String>, text: &str) {
-        self.bad += 1;
-        if self.first_bad.len() < SHOWN {
-            let mut excerpt: String = text.chars().take(EXCERPT).collect();
-            if excerpt.len() < text.len() {
-                excerpt.push('…');
-            }
-            self.first_bad.push(BadLine {
-                name: name.to_owned(),
-                line,
-                why: why.into(),
-                excerpt,
-            });
-        }
-    }
-
-    /// Refuses data of which too much is bad, or nothing good.
-    fn judge(self, allowed: f64) -> Result<Self, DataError> {
-        let all = self.kept + self.bad;
-        if self.bad as f64 > allowed * all as f64 {
-            return Err(DataError::TooManyBad {
-                allowed,
-                report: Box::new(self),
-            });
-        }
-        if self.kept == 0 {
-            let what = match self.files.as_slice() {
-                [one] => one.clone(),
-                several => format!("the data of {}", several.join(" and ")),
-            };
-            return Err(DataError::Empty { what });
-        }
-        Ok(self)
-    }
-}
-
 impl fmt::Display for ReadReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let files = match self.files.as_slice() {
@@ -149,7 +103,10 @@ impl<T> Read<T> {
     pub(super) fn of(name: &str) -> Self {
         Self {
             examples: vec![],
-            report: ReadReport::of(name),
+            report: ReadReport {
+                files: vec![name.to_owned()],
+                ..ReadReport::default()
+            },
         }
     }
 
@@ -171,20 +128,47 @@ impl<T> Read<T> {
 
     /// An example, or why the line that it is on is none.
     pub(super) fn add(&mut self, name: &str, line: usize, example: Result<T, String>, text: &str) {
-        match example {
+        let report = &mut self.report;
+        let why = match example {
             Ok(example) => {
-                self.examples.push(example);
-                self.report.kept += 1;
+                report.kept += 1;
+                return self.examples.push(example);
             }
-            Err(why) => self.report.note(name, line, why, text),
+            Err(why) => why,
+        };
+        report.bad += 1;
+        if report.first_bad.len() < SHOWN {
+            let mut excerpt: String = text.chars().take(EXCERPT).collect();
+            if excerpt.len() < text.len() {
+                excerpt.push('…');
+            }
+            report.first_bad.push(BadLine {
+                name: name.to_owned(),
+                line,
+                why,
+                excerpt,
+            });
         }
     }
 
     /// Refuses data of which too much is bad, or nothing good.
     pub(super) fn judge(self, allowed: f64) -> Result<Self, DataError> {
-        let Self { examples, report } = self;
-        let report = report.judge(allowed)?;
-        Ok(Self { examples, report })
+        let report = &self.report;
+        let all = report.kept + report.bad;
+        if report.bad as f64 > allowed * all as f64 {
+            return Err(DataError::TooManyBad {
+                allowed,
+                report: Box::new(self.report),
+            });
+        }
+        if report.kept == 0 {
+            let what = match report.files.as_slice() {
+                [one] => one.clone(),
+                several => format!("the data of {}", several.join(" and ")),
+            };
+            return Err(DataError::Empty { what });
+        }
+        Ok(self)
     }
 }
 
@@ -192,56 +176,49 @@ impl<T> Read<T> {
 mod tests {
     use super::*;
 
+    /// So many good lines, and so many bad ones.
+    fn read(good: usize, bad: usize, text: &str) -> Read<()> {
+        let mut read = Read::of("data.tsv");
+        for line in 1..=good + bad {
+            let example = if line <= bad {
+                Err("no tab".to_owned())
+            } else {
+                Ok(())
+            };
+            read.add("data.tsv", line, example, text);
+        }
+        read
+    }
+
     #[test]
     fn the_first_bad_lines_are_shown_and_all_counted() {
-        let mut report = ReadReport::of("data.tsv");
-        report.kept = 93;
+        let mut report = read(93, 7, &"long ".repeat(20)).report;
         report.blank = 2;
-        for line in 1..=7 {
-            report.note("data.tsv", line, "no tab", "long ".repeat(20).as_str());
-        }
-        let shown = report.to_string();
-        let mut lines = shown.lines();
-        assert_eq!(
-            lines.next(),
-            Some("data.tsv: 93 examples, 2 blank lines, 7 that cannot be parsed")
-        );
         let excerpt = "long ".repeat(12);
-        assert_eq!(
-            lines.next(),
-            Some(format!("  data.tsv, line 1: no tab: \"{excerpt}…\"").as_str())
-        );
-        assert_eq!(lines.next_back(), Some("  and 2 more"));
-        assert_eq!(shown.lines().count(), 7);
+        let bad = |line: usize| format!("  data.tsv, line {line}: no tab: \"{excerpt}…\"\n");
+        let shown: String = (1..=5).map(bad).collect();
+        let first = "data.tsv: 93 examples, 2 blank lines, 7 that cannot be parsed";
+        let expected = format!("{first}\n{shown}  and 2 more");
+        assert_eq!(report.to_string(), expected);
     }
 
     #[test]
-    fn too_many_are_an_error_and_few_are_not() {
-        let mut report = ReadReport::of("data.tsv");
-        report.kept = 99;
-        report.note("data.tsv", 4, "no tab", "x");
-        assert!(report.clone().judge(0.01).is_ok());
-        let error = report.judge(0.009).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "too much of the data cannot be parsed, at most 0.9% may be\n\
-             data.tsv: 99 examples, 1 that cannot be parsed\n  \
-             data.tsv, line 4: no tab: \"x\""
-        );
-    }
-
-    #[test]
-    fn nothing_at_all_is_an_error() {
-        let error = ReadReport::of("empty.tsv").judge(0.5).unwrap_err();
-        assert_eq!(error.to_string(), "empty.tsv has no examples");
-        let two = ReadReport {
-            files: vec!["a.en".to_owned(), "a.de".to_owned()],
-            ..ReadReport::default()
-        };
-        let error = two.judge(0.0).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "the data of a.en and a.de has no examples"
-        );
+    fn too_many_bad_lines_or_nothing_at_all_are_an_error() {
+        assert!(read(99, 1, "x").judge(0.01).is_ok());
+        let mut two = read(0, 0, "");
+        two.report.files = vec!["a.en".to_owned(), "a.de".to_owned()];
+        for (read, allowed, message) in [
+            (
+                read(99, 1, "x"),
+                0.009,
+                "too much of the data cannot be parsed, at most 0.9% may be\n\
+                 data.tsv: 99 examples, 1 that cannot be parsed\n  \
+                 data.tsv, line 1: no tab: \"x\"",
+            ),
+            (read(0, 0, ""), 0.5, "data.tsv has no examples"),
+            (two, 0.0, "the data of a.en and a.de has no examples"),
+        ] {
+            assert_eq!(read.judge(allowed).unwrap_err().to_string(), message);
+        }
     }
 }

@@ -9,6 +9,8 @@
 //!   on a later line with text after it (which is where the next quoted field opens), or it has
 //!   [`RUNAWAY`] lines in a row inside it that each look like a row.
 
+use zoo_spec::Printable;
+
 use crate::DataError;
 
 /// Lines in a row with exactly the delimiters of a row after which a quoted field is a runaway one.
@@ -53,7 +55,7 @@ impl<'a> Records<'a> {
     ///
     /// # Errors
     ///
-    /// [`DataError::Quote`] for a quote that swallows rows.
+    /// [`DataError::Refused`] for a quote that swallows rows.
     pub(super) fn next(&mut self) -> Result<Option<Record>, DataError> {
         while matches!(self.peek(), Some(b'\n' | b'\r')) {
             self.advance();
@@ -94,12 +96,13 @@ impl<'a> Records<'a> {
         fault: &mut Option<&'static str>,
     ) -> Result<(), DataError> {
         let opened = self.line;
+        let name = Printable(self.name);
         let stray = |why: String| {
-            Err(DataError::Quote {
-                name: self.name.to_owned(),
-                line: opened,
-                why,
-            })
+            Err(DataError::Refused(format!(
+                "{name}, line {opened}: the quote that opens here {why}\n  do: remove it or close \
+                 it; within a quoted field a quote is written twice (\"\"). Texts that hold tables \
+                 can be read from JSON lines"
+            )))
         };
         self.advance();
         // The line that the quote opens on is part of a row anyway: only whole lines count.
@@ -169,14 +172,13 @@ mod tests {
 
     fn read(text: &str) -> Result<Vec<Record>, String> {
         let mut records = Records::new("a.csv", text, b',');
-        let mut all = vec![];
-        loop {
-            match records.next() {
-                Ok(Some(record)) => all.push(record),
-                Ok(None) => return Ok(all),
-                Err(error) => return Err(error.to_string()),
-            }
-        }
+        let all = std::iter::from_fn(|| records.next().transpose());
+        all.map(|record| record.map_err(|error| error.to_string()))
+            .collect()
+    }
+
+    fn owned((line, fields): &(usize, Vec<&str>)) -> (usize, Vec<String>) {
+        (*line, fields.iter().map(ToString::to_string).collect())
     }
 
     #[test]
@@ -201,15 +203,10 @@ mod tests {
             ("一,\"二\n三\"\n", vec![(1, vec!["一", "二\n三"])]),
         ] {
             let read = read(text).unwrap();
-            let expected: Vec<Record> = expected
-                .into_iter()
-                .map(|(line, fields)| Record {
-                    line,
-                    fields: fields.into_iter().map(str::to_owned).collect(),
-                    fault: None,
-                })
-                .collect();
-            assert_eq!(read, expected, "{text:?}");
+            assert!(read.iter().all(|record| record.fault.is_none()), "{text:?}");
+            let read = read.iter().map(|it| (it.line, it.fields.clone()));
+            let expected: Vec<(usize, Vec<&str>)> = expected;
+            assert!(read.eq(expected.iter().map(owned)), "{text:?}");
         }
     }
 

@@ -28,7 +28,7 @@ pub trait Generate {
     ///
     /// # Errors
     ///
-    /// [`DataError::Range`] if a size makes no sense, [`DataError::TaskTooSmall`] if there are
+    /// [`DataError::Range`] if a size makes no sense, [`DataError::Refused`] if there are
     /// not as many.
     fn generate(&self, seed: u64) -> Result<Parts<Vec<Self::Example>>, DataError>;
 }

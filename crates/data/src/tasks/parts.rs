@@ -56,11 +56,11 @@ pub(super) fn parts<T>(
             let Some(drawn) = new else {
                 misses += 1;
                 if misses == PATIENCE {
-                    return Err(DataError::TaskTooSmall {
-                        task,
-                        asked,
-                        found: identities.len(),
-                    });
+                    return Err(DataError::Refused(format!(
+                        "the task {task} was asked for {asked} different examples and gives about \
+                         {}: ask for fewer, or make it larger",
+                        identities.len()
+                    )));
                 }
                 continue;
             };

@@ -29,7 +29,7 @@ impl Arrangement {
     ///
     /// # Errors
     ///
-    /// [`DataError::Range`] if a size makes no sense, [`DataError::TaskTooSmall`] if there are
+    /// [`DataError::Range`] if a size makes no sense, [`DataError::Refused`] if there are
     /// not as many.
     pub fn generate(self, of: &Sequences, seed: u64) -> Result<Parts<Vec<Pair>>, DataError> {
         DataError::at_least("symbols", 2, of.symbols)?;

@@ -17,6 +17,7 @@ use std::thread;
 
 use serde::de::IgnoredAny;
 use tokenizers::ModelWrapper;
+use zoo_spec::Printable;
 
 use self::caught::caught;
 pub use self::config::TokenizerConfig;
@@ -44,8 +45,8 @@ impl Tokenizer {
     ///
     /// # Errors
     ///
-    /// [`DataError::File`] if there is none, [`DataError::Tokenizer`] if it is not one,
-    /// [`DataError::SpecialToken`] if a special token is elsewhere.
+    /// [`DataError::File`] if there is none, [`DataError::Tokenizer`] if it is not one, or a special
+    /// token is elsewhere.
     pub fn load(path: &Path) -> Result<Self, DataError> {
         let bytes = fs::read(path).map_err(|source| DataError::File {
             path: path.to_owned(),
@@ -77,12 +78,12 @@ impl Tokenizer {
         for (id, expected) in (0..).zip(SPECIAL_TOKENS) {
             let got = inner.id_to_token(id);
             if got.as_deref() != Some(expected) {
-                return Err(DataError::SpecialToken {
-                    name,
-                    id,
-                    expected,
-                    got: got.unwrap_or_else(|| "missing".to_owned()),
-                });
+                let got = got.as_deref().unwrap_or("missing");
+                let why = format!(
+                    "token {id} must be {expected}, and is {}; train one here, or renumber it",
+                    Printable(got)
+                );
+                return Err(DataError::Tokenizer { name, why });
             }
         }
         let size = inner.get_vocab_size(true);
@@ -121,10 +122,6 @@ impl Tokenizer {
     }
 
     /// All of it as text: what a file has.
-    ///
-    /// # Errors
-    ///
-    /// [`DataError::Tokenizer`] if the crate cannot write it.
     pub fn to_json(&self) -> Result<String, DataError> {
         guarded(&self.name, || self.inner.to_string(false))
     }
@@ -135,20 +132,12 @@ impl Tokenizer {
     }
 
     /// Text as tokens, without any at its beginning and end.
-    ///
-    /// # Errors
-    ///
-    /// [`DataError::Tokenizer`] if a tokenizer of another program cannot do it.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
         let encoding = guarded(&self.name, || self.inner.encode_fast(text, false))?;
         Ok(spoken(encoding.get_ids()))
     }
 
     /// Many texts at once, on all cores.
-    ///
-    /// # Errors
-    ///
-    /// [`DataError::Tokenizer`] if a tokenizer of another program cannot do it.
     pub fn encode_all<'a>(
         &self,
         texts: impl IntoIterator<Item = &'a str>,

@@ -25,10 +25,6 @@ pub enum PairTokenizers {
 
 impl PairTokenizers {
     /// Learns one for both sides.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`TokenizerConfig::train`].
     pub fn train_joint(config: &TokenizerConfig, pairs: &[Pair]) -> Result<Self, DataError> {
         let sources = pairs.iter().map(|pair| pair.source.as_str());
         let targets = pairs.iter().map(|pair| pair.target.as_str());
@@ -36,10 +32,6 @@ impl PairTokenizers {
     }
 
     /// Learns one for each side.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`TokenizerConfig::train`].
     pub fn train_separate(
         source: &TokenizerConfig,
         target: &TokenizerConfig,
@@ -77,10 +69,6 @@ impl PairTokenizers {
     }
 
     /// Reads a folder with those [`files`](Self::files).
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Tokenizer::load`].
     pub fn load(folder: &Path) -> Result<Self, DataError> {
         let [source, target] = [SOURCE, TARGET].map(|name| folder.join(name));
         match source.exists() || target.exists() {

@@ -11,18 +11,25 @@ const TEXTS: [&str; 4] = [
 ];
 
 fn configs() -> Vec<TokenizerConfig> {
-    let mut configs = vec![];
+    let mut configs = vec![
+        TokenizerConfig::chars(),
+        TokenizerConfig::chars().with_byte_fallback(true),
+    ];
     for words in [WordRule::Spaces, WordRule::Marks] {
+        let small = TokenizerConfig::bpe(60).with_byte_fallback(false);
         configs.push(TokenizerConfig::bpe(320).with_words(words));
-        configs.push(
-            TokenizerConfig::bpe(60)
-                .with_words(words)
-                .with_byte_fallback(false),
-        );
+        configs.push(small.with_words(words));
     }
-    configs.push(TokenizerConfig::chars());
-    configs.push(TokenizerConfig::chars().with_byte_fallback(true));
     configs
+}
+
+/// What becomes of a text in a tokenizer that was learned from [`TEXTS`].
+fn there_and_back(config: &TokenizerConfig, text: &str) -> (Vec<u32>, String) {
+    let tokenizer = config.train(TEXTS).unwrap();
+    let ids = tokenizer.encode(text).unwrap();
+    assert!(ids.iter().all(|id| (*id as usize) < tokenizer.vocabulary()));
+    let decoded = tokenizer.decode(&ids).unwrap();
+    (ids, decoded)
 }
 
 #[test]
@@ -40,44 +47,31 @@ fn special_tokens_are_the_same_everywhere() {
 
 #[test]
 fn text_comes_back_as_it_was() {
+    let seen = ["", " ", " see", "see ", "no  time", "\n\nlong\n"];
     for config in configs() {
-        let tokenizer = config.train(TEXTS).unwrap();
-        for text in TEXTS
-            .into_iter()
-            .chain(["", " ", " see", "see ", "no  time", "\n\nlong\n"])
-        {
-            let ids = tokenizer.encode(text).unwrap();
-            assert!(ids.iter().all(|id| (*id as usize) < tokenizer.vocabulary()));
+        for text in TEXTS.into_iter().chain(seen) {
+            let (ids, decoded) = there_and_back(&config, text);
             assert!(!ids.contains(&UNKNOWN), "{config:?} {text:?}");
-            assert_eq!(tokenizer.decode(&ids).unwrap(), text, "{config:?}");
+            assert_eq!(decoded, text, "{config:?}");
         }
     }
-}
-
-#[test]
-fn text_that_was_never_seen_comes_back_by_its_bytes() {
-    let unseen = ["Zürich, 10€", "再见 👋🏽", "Привет…", "ﬁ", "<0x41> <pad>"];
+    // By its bytes, if it was never seen.
+    let chars = TokenizerConfig::chars();
     for config in [
         TokenizerConfig::bpe(300),
-        TokenizerConfig::chars().with_byte_fallback(true),
+        chars.clone().with_byte_fallback(true),
     ] {
-        let tokenizer = config.train(TEXTS).unwrap();
-        for text in unseen {
-            let ids = tokenizer.encode(text).unwrap();
-            assert_eq!(tokenizer.decode(&ids).unwrap(), text, "{config:?}");
+        for text in ["Zürich, 10€", "再见 👋🏽", "Привет…", "ﬁ", "<0x41> <pad>"]
+        {
+            assert_eq!(there_and_back(&config, text).1, text, "{config:?}");
         }
     }
-}
-
-#[test]
-fn without_bytes_it_is_unknown() {
-    let tokenizer = TokenizerConfig::chars().train(TEXTS).unwrap();
-    let ids = tokenizer.encode("no 钱!").unwrap();
+    // Without bytes it is unknown.
+    let (ids, decoded) = there_and_back(&chars, "no 钱!");
     assert_eq!(ids.iter().filter(|id| **id == UNKNOWN).count(), 1);
-    assert_eq!(tokenizer.decode(&ids).unwrap(), "no <unk>!");
-    let tokenizer = TokenizerConfig::words().train(TEXTS).unwrap();
-    let ids = tokenizer.encode("no money 不见").unwrap();
-    assert_eq!(tokenizer.decode(&ids).unwrap(), "no <unk> 不 见");
+    assert_eq!(decoded, "no <unk>!");
+    let (_, decoded) = there_and_back(&TokenizerConfig::words(), "no money 不见");
+    assert_eq!(decoded, "no <unk> 不 见");
 }
 
 #[test]
@@ -102,21 +96,26 @@ fn words_are_cut_where_the_rule_says() {
     };
     let text = "Don't go, go! 好久";
     let words = TokenizerConfig::words();
-    assert_eq!(tokens(&words, text), "Don|'|t|go|,|go|!|好|久");
-    let spaces = words.clone().with_words(WordRule::Spaces);
-    assert_eq!(tokens(&spaces, text), "Don't|go,|go!|好久");
-    assert_eq!(
-        tokens(&words.with_lowercase(true), text),
-        "don|'|t|go|,|go|!|好|久"
-    );
-    // With room for everything, pieces grow to what merges do not cross.
     let bpe = TokenizerConfig::bpe(400);
-    assert_eq!(tokens(&bpe, text), "▁Don't|▁go|,|▁go|!|▁好久");
-    let spaces = bpe.with_words(WordRule::Spaces);
-    assert_eq!(
-        tokens(&spaces, "a man 's , \"hat\""),
-        "▁a|▁man|▁'s|▁,|▁\"hat\""
-    );
+    let by_spaces = |config: &TokenizerConfig| config.clone().with_words(WordRule::Spaces);
+    for (config, text, expected) in [
+        (&words, text, "Don|'|t|go|,|go|!|好|久"),
+        (&by_spaces(&words), text, "Don't|go,|go!|好久"),
+        (
+            &words.clone().with_lowercase(true),
+            text,
+            "don|'|t|go|,|go|!|好|久",
+        ),
+        // With room for everything, pieces grow to what merges do not cross.
+        (&bpe, text, "▁Don't|▁go|,|▁go|!|▁好久"),
+        (
+            &by_spaces(&bpe),
+            "a man 's , \"hat\"",
+            "▁a|▁man|▁'s|▁,|▁\"hat\"",
+        ),
+    ] {
+        assert_eq!(tokens(config, text), expected);
+    }
 }
 
 #[test]
@@ -182,21 +181,14 @@ fn text_never_becomes_a_special_token() {
 }
 
 #[test]
-fn silent_tokens_are_not_written() {
+fn silent_tokens_are_not_written_and_many_texts_are_encoded_at_once() {
     let tokenizer = TokenizerConfig::bpe(320).train(TEXTS).unwrap();
     let mut ids = tokenizer.encode("no see").unwrap();
     ids.insert(0, BEGIN);
     ids.extend([END, PAD, PAD]);
     assert_eq!(tokenizer.decode(&ids).unwrap(), "no see");
-}
-
-#[test]
-fn many_at_once_are_the_same_as_one_by_one() {
-    let tokenizer = TokenizerConfig::bpe(320).train(TEXTS).unwrap();
-    let all = tokenizer.encode_all(TEXTS).unwrap();
-    for (ids, text) in all.iter().zip(TEXTS) {
-        assert_eq!(*ids, tokenizer.encode(text).unwrap());
-    }
+    let one_by_one = TEXTS.map(|text| tokenizer.encode(text).unwrap());
+    assert_eq!(tokenizer.encode_all(TEXTS).unwrap(), one_by_one);
 }
 
 #[test]
