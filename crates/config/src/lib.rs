@@ -29,8 +29,6 @@
 
 mod check;
 mod docs;
-#[cfg(test)]
-mod drawn;
 mod error;
 mod estimate;
 mod files;

@@ -1,6 +1,8 @@
-//! Everything a person can get wrong in a file, and what is said of it.
+//! Everything a person can get wrong in a file, in flags and on the disk, and what is said of it.
 
-use zoo_config::{Config, ConfigError};
+use std::path::PathBuf;
+
+use zoo_config::{Config, Override};
 
 /// Files, or what is added to [`REVERSE`], each with the error.
 const CASES: &str = include_str!("mistakes.txt");
@@ -65,9 +67,9 @@ fn a_vocabulary_without_bytes_or_a_saved_one_may_be_small() {
 #[test]
 fn a_file_that_is_not_there_is_named() {
     let path = std::path::Path::new("no/such.toml");
-    let error = Config::read(path, &[]).expect_err("there is none");
-    assert!(matches!(error, ConfigError::Read { .. }));
-    let said = error.to_string();
+    let said = Config::read(path, &[])
+        .expect_err("there is none")
+        .to_string();
     assert!(
         said.starts_with("no/such.toml: the config cannot be read: "),
         "{said}"
@@ -84,4 +86,212 @@ fn a_template_that_is_not_there_gets_the_nearest() {
         "unknown template \"transfomer\": did you mean transformer?\n  \
          known: transformer, seq2seq, han, gpt, classifier"
     );
+}
+
+#[test]
+fn flags_are_named_where_they_are_wrong() {
+    let set = |text: &str| {
+        let change = Override::set(text).expect("a key and a value");
+        let error = Config::parse("a.toml", REVERSE, &[change]).expect_err(text);
+        error.to_string()
+    };
+    assert_eq!(
+        set("model.layers=zero"),
+        "--set model.layers=zero: model.layers must be a whole number from 1 to 4096, found \"zero\""
+    );
+    assert_eq!(
+        set("model.heads=3"),
+        "--set model.heads=3: model.heads: d_model = 128 must be a multiple of heads = 3, or d_head must be given"
+    );
+    assert_eq!(
+        set("modle.layers=3"),
+        "--set modle.layers=3: unknown section \"modle\": did you mean model?\n  known: run, \
+         backend, data, tokenizer, model, optimizer, schedule, training, validation, decoding"
+    );
+    let backend = Override::flag("--backend wpgu", "backend.word", "wpgu");
+    let error = Config::parse("a.toml", REVERSE, &[backend]).expect_err("no such backend");
+    let said = error.to_string();
+    assert!(
+        said.starts_with("--backend wpgu: backend.word: unknown backend"),
+        "{said}"
+    );
+}
+
+#[test]
+fn flags_set_what_they_say() {
+    let read = |changes: &[&str]| {
+        let changes: Vec<_> = changes
+            .iter()
+            .map(|text| Override::set(text).expect("a key and a value"))
+            .collect();
+        Config::parse("a.toml", REVERSE, &changes).expect("it is right")
+    };
+    let by_file = |lines: &str| {
+        Config::parse("a.toml", &format!("{REVERSE}{lines}"), &[]).expect("it is right")
+    };
+    assert_eq!(read(&["model.layers=4"]), by_file("layers = 4"));
+    assert_eq!(read(&["model.norm=post"]), by_file("norm = \"post\""));
+    assert_eq!(read(&["model.norm = \"post\""]), by_file("norm = \"post\""));
+    assert_eq!(
+        read(&["backend.word=wgpu", "backend.devices=[0, 1]"]),
+        by_file("[backend]\nword = \"wgpu\"\ndevices = [0, 1]")
+    );
+    // A word takes its sizes from further flags.
+    assert_eq!(
+        read(&[
+            "model.cross_attention=local-m",
+            "model.cross_attention.window=3"
+        ]),
+        by_file("cross_attention = { kind = \"local-m\", window = 3 }")
+    );
+    // The last one counts.
+    assert_eq!(
+        read(&["model.layers=4", "model.layers=3"]),
+        by_file("layers = 3")
+    );
+}
+
+/// Sets the title, clears the screen, reorders what follows; as TOML writes it.
+const HOSTILE: &str = "\\u001b]0;t\\u0007\\u001b[2J\\u009b31m\\u202e";
+
+fn assert_escaped(said: &str) {
+    let acted_on = |it: char| it != '\n' && (it.is_control() || it == '\u{202e}');
+    assert!(!said.contains(acted_on), "{said:?}");
+}
+
+#[test]
+fn what_a_terminal_acts_on_is_escaped() {
+    for (text, expected) in [
+        (
+            format!("{REVERSE}\"{HOSTILE}\" = 1\n"),
+            "unknown key \"\\u{1b}]0;t",
+        ),
+        (
+            format!("{REVERSE}[\"{HOSTILE}\"]\n"),
+            "unknown section \"\\u{1b}]0;t",
+        ),
+        (
+            format!("{REVERSE}norm = \"{HOSTILE}\"\n"),
+            "unknown word \"\\u{1b}]0;t",
+        ),
+        (
+            format!("{REVERSE}layers = \"{HOSTILE}\"\n"),
+            "model.layers must be",
+        ),
+        (
+            format!("{REVERSE}attention = {{ \"{HOSTILE}\" = 1 }}\n"),
+            "attention",
+        ),
+        (
+            format!("{REVERSE}[backend]\nword = \"{HOSTILE}\"\n"),
+            "backend.word",
+        ),
+        (
+            format!("{REVERSE}[run]\nname = \"a/{HOSTILE}\"\n"),
+            "run.name must be",
+        ),
+        ("\u{1b}[2J = \u{9b}\n".to_owned(), "this is not TOML"),
+        (format!("{REVERSE}a = \u{1b}\n"), "this is not TOML"),
+        (format!("{REVERSE}\u{202e} = 1\n"), "this is not TOML"),
+    ] {
+        let error = Config::parse("a.toml", &text, &[]).expect_err(&text);
+        let said = error.to_string();
+        assert!(said.contains(expected), "{said}");
+        assert_escaped(&said);
+    }
+    let error = Config::parse("\u{1b}[2J.toml", "a", &[]).expect_err("no TOML");
+    assert_escaped(&error.to_string());
+    for flag in ["model.\u{1b}[2J=1", "\u{1b}[2J", "model.layers=\u{1b}[2J"] {
+        let said = match Override::set(flag) {
+            Ok(set) => Config::parse("a.toml", REVERSE, &[set]).map(|_| ()),
+            Err(error) => Err(error),
+        };
+        assert_escaped(&said.expect_err(flag).to_string());
+    }
+}
+
+/// A file that goes away.
+struct TestFile(PathBuf);
+
+impl TestFile {
+    fn new(name: &str, text: &[u8]) -> Self {
+        let name = format!("zoo-config-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, text).expect("it can be written");
+        Self(path)
+    }
+}
+
+impl Drop for TestFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_config_in_another_encoding_is_told_so() {
+    for (bytes, expected) in [
+        (
+            &b"\xff\xfe[\0r\0"[..],
+            "line 1: it begins with the mark of UTF-16",
+        ),
+        (
+            b"[run]\n# caf\xe9\n",
+            "line 2: byte 11 of the file is not UTF-8",
+        ),
+    ] {
+        let file = TestFile::new("encoding.toml", bytes);
+        let said = Config::read(&file.0, &[]).expect_err("it is not UTF-8");
+        let said = said.to_string();
+        assert!(
+            said.contains(&format!("encoding.toml, {expected}")),
+            "{said}"
+        );
+        assert!(said.contains("\n  do: iconv -f "), "{said}");
+    }
+}
+
+#[test]
+fn missing_files_are_told_with_their_lines_and_keys() {
+    let text = "[data]\nkind = \"parallel\"\ntrain = [\"/no/a.en\", \"/no/a.zip#a.de\"]\n\
+                valid = \"Cargo.toml\"\ntest = \"no/b.tsv\"\n[model]\nkind = \"transformer\"\n\
+                [tokenizer]\nkind = \"bpe\"\nload = [\"/no/a.json\", \"Cargo.toml\"]\n";
+    let file = TestFile::new("missing.toml", text.as_bytes());
+    let name = file.0.display().to_string();
+    let folder = std::env::current_dir().expect("there is one");
+    let flag = Override::set("data.test=no/c.tsv").expect("it can be read");
+    for (changes, last) in [
+        (
+            vec![],
+            format!("{name}:5:8: data.test: there is no no/b.tsv"),
+        ),
+        (
+            vec![flag],
+            "--set data.test=no/c.tsv: data.test: there is no no/c.tsv".to_owned(),
+        ),
+    ] {
+        let config = Config::read(&file.0, &changes).expect("it is right");
+        let said = config
+            .check_files(&file.0, &changes, false)
+            .expect_err("none is there");
+        let expected = format!(
+            "{name}:10:9: tokenizer.load: there is no /no/a.json\n\
+             {name}:3:10: data.train: there is no /no/a.en\n\
+             {name}:3:22: data.train: there is no /no/a.zip#a.de\n\
+             {last} in {}\n  \
+             do: put the data there, the config says where it comes from, or name it: --set \
+             tokenizer.load=PATH",
+            folder.display()
+        );
+        assert_eq!(said.to_string(), expected);
+    }
+    let there = text
+        .replace("/no/a.en", "Cargo.toml")
+        .replace("/no/a.zip#a.de", "src");
+    let there = there
+        .replace("no/b.tsv", "src")
+        .replace("/no/a.json", "src");
+    let file = TestFile::new("there.toml", there.as_bytes());
+    let config = Config::read(&file.0, &[]).expect("it is right");
+    assert!(config.check_files(&file.0, &[], false).is_ok());
 }

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
-use zoo_config::{Config, DOCS_PATH, Override};
+use zoo_config::{Config, DOCS_PATH, Override, docs};
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -19,19 +19,18 @@ fn workspace() -> PathBuf {
 fn pages() -> BTreeMap<String, String> {
     let root = workspace();
     let crates = fs::read_dir(root.join("crates")).expect("the folder of crates");
-    let crates = crates.map(|entry| entry.expect("an entry").path());
-    let mut folders: Vec<PathBuf> = crates.collect();
-    folders.extend(
-        [
-            "",
-            "configs",
-            "docs",
-            "docs/mechanisms",
-            "docs/theory",
-            "fuzz",
-        ]
-        .map(|folder| root.join(folder)),
-    );
+    let mut folders: Vec<PathBuf> = crates
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    let others = [
+        "",
+        "configs",
+        "docs",
+        "docs/mechanisms",
+        "docs/theory",
+        "fuzz",
+    ];
+    folders.extend(others.map(|folder| root.join(folder)));
     let mut pages = BTreeMap::new();
     for folder in folders {
         for entry in fs::read_dir(&folder).expect("a folder") {
@@ -69,28 +68,15 @@ const OF_MANIFESTS: [&str; 5] = [
     "profile",
 ];
 
-/// The tables of a run's file.
-const OF_RUNS: [&str; 10] = [
-    "backend",
-    "data",
-    "decoding",
-    "model",
-    "optimizer",
-    "run",
-    "schedule",
-    "tokenizer",
-    "training",
-    "validation",
-];
-
 fn part(block: &str) -> Result<Part, String> {
     let table: Table = block
         .parse()
         .map_err(|error| format!("no TOML: {error}\n{block}"))?;
-    let within = |names: &[&str]| table.keys().all(|key| names.contains(&key.as_str()));
-    if within(&OF_MANIFESTS) {
+    let sections = docs();
+    let is_section_of_run = |key: &String| sections.contains(&format!("\n## `[{key}]`\n"));
+    if table.keys().all(|key| OF_MANIFESTS.contains(&key.as_str())) {
         Ok(Part::Manifest(table))
-    } else if within(&OF_RUNS) {
+    } else if table.keys().all(is_section_of_run) {
         Ok(Part::Run(table))
     } else if table.values().all(|value| !is_section(value)) {
         let model = Table::from_iter([("model".to_owned(), Value::Table(table))]);
@@ -102,9 +88,7 @@ fn part(block: &str) -> Result<Part, String> {
 
 /// Whether a value is a table that is not one of a word and its sizes.
 fn is_section(value: &Value) -> bool {
-    value
-        .as_table()
-        .is_some_and(|table| !table.contains_key("kind"))
+    value.is_table() && value.get("kind").is_none()
 }
 
 /// The least that trains each model.

@@ -1,5 +1,7 @@
 //! Whether the keys, the structs that are read and the document agree.
 
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use serde::Deserialize;
 use toml::{Table, Value};
 
@@ -7,7 +9,7 @@ use super::{Key, Presence, Values, Variant};
 use crate::check::check_shape;
 use crate::sections::SECTIONS;
 use crate::tree::Node;
-use crate::{Config, docs};
+use crate::{Config, ConfigError, docs};
 
 /// The parts of a file that choose each kind of each section.
 fn kinds() -> Vec<(&'static str, Option<&'static Variant>, &'static [Key])> {
@@ -47,19 +49,33 @@ fn read(text: &str) -> Table {
     Table::try_from(config).expect("plain data")
 }
 
+/// Texts as TOML writes them.
+const TEXTS: [&str; 5] = [
+    "\"a.txt\"",
+    "\"é \\\"b\\\" # c\"",
+    "\"好\\n久\\u0007\"",
+    "\"a.zip#b/c.tsv\"",
+    "\"'''\"",
+];
+
 /// Values that a key may have, none of them its default.
 fn samples(key: &Key) -> Vec<String> {
     let default = (key.default)();
     let samples = match &key.values {
-        Values::Count { least, .. } => vec![(least + 1).to_string(), (least + 37).to_string()],
-        Values::Number(range) => [0.125, 0.75, 1.0, 12.5]
+        Values::Count { least, most } => [1, 2, 3, 37, 64, 1 << 20, i64::MAX - 8]
+            .map(|more| least.saturating_add(more).min(*most).to_string())
+            .to_vec(),
+        Values::Number(range) => [0.125, 0.75, 1.0, 12.5, 1e-6, 1e6, 1e300, 5e-324, 0.1 + 0.2]
             .into_iter()
             .filter(|number| range.contains(*number))
             .map(|number| format!("{number:?}"))
             .collect(),
         Values::Flag => vec!["true".to_owned(), "false".to_owned()],
-        Values::Text | Values::Path => vec!["\"other\"".to_owned()],
-        Values::Paths => vec!["\"other\"".to_owned(), "[\"one\", \"two\"]".to_owned()],
+        Values::Text | Values::Path => TEXTS.map(str::to_owned).to_vec(),
+        Values::Paths => {
+            let two = format!("[{}, {}]", TEXTS[0], TEXTS[1]);
+            TEXTS.map(str::to_owned).into_iter().chain([two]).collect()
+        }
         Values::Words(variants) => {
             let words = variants.iter().map(|variant| variant.word);
             words.map(|word| format!("\"{word}\"")).collect()
@@ -77,8 +93,8 @@ fn samples(key: &Key) -> Vec<String> {
             });
             tables.collect()
         }
-        Values::Backend => vec!["\"wgpu:1\"".to_owned()],
-        Values::Devices => vec!["[0, 1]".to_owned()],
+        Values::Backend => ["\"wgpu:1\"", "\"tch-cuda\""].map(str::to_owned).to_vec(),
+        Values::Devices => ["[0]", "[0, 1]", "[1, 1]"].map(str::to_owned).to_vec(),
     };
     let is_other = |text: &String| Some(value(text)) != default;
     let samples: Vec<_> = samples.into_iter().filter(is_other).collect();
@@ -292,4 +308,65 @@ fn absurd_and_largest_sizes_are_refused_by_name_or_counted() {
     assert!(refused > 500 && counted > 100, "{refused}, {counted}");
     assert!(counted_at_most > 50, "{counted_at_most}");
     assert!(took < std::time::Duration::from_secs(60), "{took:?}");
+}
+
+/// Numbers that decide, one after the other; zeros when there are no more.
+struct Dice(std::vec::IntoIter<u32>);
+
+impl Dice {
+    fn one<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+        &of[self.0.next().unwrap_or(0) as usize % of.len()]
+    }
+
+    /// A file with a kind for each section, and any of its keys.
+    fn file(&mut self) -> String {
+        let mut text = String::new();
+        for section in SECTIONS {
+            text += &format!("[{}]\n", section.name);
+            let tables = section.tables();
+            let (kind, keys) = self.one(&tables);
+            if let Some(kind) = kind {
+                text += &format!("kind = \"{}\"\n", kind.word);
+            }
+            for key in *keys {
+                let is_needed = matches!(key.presence, Presence::Required);
+                if is_needed || *self.one(&[false, true, false, false]) {
+                    text += &format!("{} = {}\n", key.name, self.one(&samples(key)));
+                }
+            }
+        }
+        text
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 300,
+        failure_persistence: None,
+        // The same on every machine: what fails here fails there.
+        rng_seed: RngSeed::Fixed(1),
+        ..ProptestConfig::default()
+    })]
+
+    /// Files drawn from the list of keys: what is allowed key by key is refused only for what it
+    /// does not go together with, and what is right reads back to the same.
+    #[test]
+    fn what_is_allowed_is_right_or_does_not_go_together(
+        numbers in prop::collection::vec(any::<u32>(), 0..200),
+    ) {
+        let text = Dice(numbers.into_iter()).file();
+        let tree = Node::parse_file("a.toml", &text).unwrap();
+        let (_, mistakes) = check_shape(&tree);
+        prop_assert!(mistakes.is_empty(), "{:?}\n{}", mistakes, text);
+        match Config::parse("a.toml", &text, &[]) {
+            Ok(config) => {
+                let printed = config.to_toml();
+                let again = Config::parse("a.toml", &printed, &[]);
+                prop_assert_eq!(again.as_ref().ok(), Some(&config), "\n{}\n{:?}", printed, again);
+            }
+            // What does not go together.
+            Err(ConfigError::Mistakes(_)) => {}
+            Err(other) => prop_assert!(false, "{}\n{}", other, text),
+        }
+    }
 }
