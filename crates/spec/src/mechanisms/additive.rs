@@ -1,23 +1,19 @@
-use super::{Capabilities, Difference, KvHeads, MechanismSpec, Padding, SupportedOptions};
+use super::{Capabilities, Difference, KvHeads, Padding, SupportedOptions};
 
 mechanism! {
     /// Softmax of v·tanh(W₁q + W₂k), all learned.
     #[about(time = "n²", memory = "n²", Different, "scores.md")]
     #[paper("Bahdanau 2014", "https://arxiv.org/abs/1409.0473")]
     pub struct Additive = "additive" | "concat"
-}
 
-impl MechanismSpec for Additive {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            kv_heads: KvHeads::Any,
-            cross_attention: Ok(()),
-            bidirectional: Ok(()),
-            decoding: Ok(()),
-            padding: Padding::Masked,
-            options: SupportedOptions::ALL,
-            returns_weights: true,
-            difference: Difference::Weights,
-        }
+    capabilities: |_| Capabilities {
+        kv_heads: KvHeads::Any,
+        cross_attention: Ok(()),
+        bidirectional: Ok(()),
+        decoding: Ok(()),
+        padding: Padding::Masked,
+        options: SupportedOptions::ALL,
+        returns_weights: true,
+        difference: Difference::Weights,
     }
 }

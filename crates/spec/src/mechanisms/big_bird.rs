@@ -1,4 +1,4 @@
-use super::{Capabilities, MechanismSpec, Padding, PatternUse, SELF_ATTENTION_ONLY};
+use super::{Capabilities, Padding, PatternUse, SELF_ATTENTION_ONLY};
 use crate::keys::{LENGTH, LENGTH_OR_NONE, SEED};
 
 mechanism! {
@@ -17,14 +17,10 @@ mechanism! {
         /// Seed of the random blocks.
         seed: u64 = 0, small 5, SEED;
     }
-}
 
-impl MechanismSpec for BigBird {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::of_pattern(PatternUse {
-            cross_attention: SELF_ATTENTION_ONLY,
-            decoding: Err("its global blocks at the end depend on the final length"),
-            padding: Padding::ChangesResult("its global blocks at the end would be padding"),
-        })
-    }
+    capabilities: |_| Capabilities::of_pattern(PatternUse {
+        cross_attention: SELF_ATTENTION_ONLY,
+        decoding: Err("its global blocks at the end depend on the final length"),
+        padding: Padding::ChangesResult("its global blocks at the end would be padding"),
+    })
 }

@@ -1,4 +1,4 @@
-use super::{Capabilities, MechanismSpec, Padding, PatternUse, SELF_ATTENTION_ONLY};
+use super::{Capabilities, Padding, PatternUse, SELF_ATTENTION_ONLY};
 use crate::keys::LENGTH;
 
 mechanism! {
@@ -9,14 +9,10 @@ mechanism! {
         /// Positions in a block.
         size: usize = 256, small 3, LENGTH;
     }
-}
 
-impl MechanismSpec for Block {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::of_pattern(PatternUse {
-            cross_attention: SELF_ATTENTION_ONLY,
-            decoding: Ok(()),
-            padding: Padding::Masked,
-        })
-    }
+    capabilities: |_| Capabilities::of_pattern(PatternUse {
+        cross_attention: SELF_ATTENTION_ONLY,
+        decoding: Ok(()),
+        padding: Padding::Masked,
+    })
 }

@@ -1,4 +1,4 @@
-use super::{Capabilities, MechanismSpec, Padding, PatternUse, SELF_ATTENTION_ONLY};
+use super::{Capabilities, Padding, PatternUse, SELF_ATTENTION_ONLY};
 use crate::keys::{LENGTH, LENGTH_OR_NONE, Presence};
 
 mechanism! {
@@ -11,15 +11,13 @@ mechanism! {
         /// Summary columns: keys at the end of each block that all queries see.
         summary: usize = 8, small 1, LENGTH_OR_NONE;
     }
-}
 
-impl MechanismSpec for Fixed {
-    fn capabilities(&self) -> Capabilities {
+    capabilities: |config| {
         let needs = Err("without `block`, it is sqrt(seq_k), which grows while decoding");
         Capabilities::of_pattern(PatternUse {
             cross_attention: SELF_ATTENTION_ONLY,
-            decoding: if self.block.is_some() { Ok(()) } else { needs },
-            padding: match self.block {
+            decoding: if config.block.is_some() { Ok(()) } else { needs },
+            padding: match config.block {
                 Some(_) => Padding::Masked,
                 None => Padding::ChangesResult("its block is sqrt(seq_k), padding included"),
             },

@@ -1,4 +1,4 @@
-use super::{Capabilities, Difference, KvHeads, MechanismSpec, Padding, SupportedOptions};
+use super::{Capabilities, Difference, KvHeads, Padding, SupportedOptions};
 use crate::keys::{HEADS, Presence};
 
 mechanism! {
@@ -9,19 +9,15 @@ mechanism! {
         /// Key and value heads.
         kv_heads: Option<usize> = None, small Some(2), HEADS, Presence::Optional("heads / 4");
     }
-}
 
-impl MechanismSpec for GroupedQuery {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            kv_heads: self.kv_heads.map_or(KvHeads::Quarter, KvHeads::Exactly),
-            cross_attention: Ok(()),
-            bidirectional: Ok(()),
-            decoding: Ok(()),
-            padding: Padding::Masked,
-            options: SupportedOptions::ALL,
-            returns_weights: false,
-            difference: Difference::SharedHeads,
-        }
+    capabilities: |config| Capabilities {
+        kv_heads: config.kv_heads.map_or(KvHeads::Quarter, KvHeads::Exactly),
+        cross_attention: Ok(()),
+        bidirectional: Ok(()),
+        decoding: Ok(()),
+        padding: Padding::Masked,
+        options: SupportedOptions::ALL,
+        returns_weights: false,
+        difference: Difference::SharedHeads,
     }
 }

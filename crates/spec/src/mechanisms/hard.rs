@@ -1,4 +1,4 @@
-use super::{Capabilities, Difference, KvHeads, MechanismSpec, Padding, SupportedOptions};
+use super::{Capabilities, Difference, KvHeads, Padding, SupportedOptions};
 use crate::keys::{Range, SEED, Values};
 
 mechanism! {
@@ -11,19 +11,15 @@ mechanism! {
         /// Seed of the noise.
         seed: u64 = 0, small 5, SEED;
     }
-}
 
-impl MechanismSpec for Hard {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            kv_heads: KvHeads::Any,
-            cross_attention: Ok(()),
-            bidirectional: Ok(()),
-            decoding: Ok(()),
-            padding: Padding::Masked,
-            options: SupportedOptions::ALL,
-            returns_weights: true,
-            difference: Difference::Weights,
-        }
+    capabilities: |_| Capabilities {
+        kv_heads: KvHeads::Any,
+        cross_attention: Ok(()),
+        bidirectional: Ok(()),
+        decoding: Ok(()),
+        padding: Padding::Masked,
+        options: SupportedOptions::ALL,
+        returns_weights: true,
+        difference: Difference::Weights,
     }
 }

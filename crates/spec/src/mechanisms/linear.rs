@@ -1,4 +1,4 @@
-use super::{Capabilities, Difference, KvHeads, MechanismSpec, Padding, SupportedOptions};
+use super::{Capabilities, Difference, KvHeads, Padding, SupportedOptions};
 use crate::keys::Values;
 
 mechanism! {
@@ -9,20 +9,16 @@ mechanism! {
         /// Feature map.
         features: LinearFeatures = LinearFeatures::Elu1, small LinearFeatures::Elu1, Values::Words(LinearFeatures::WORDS);
     }
-}
 
-impl MechanismSpec for Linear {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            kv_heads: KvHeads::Any,
-            cross_attention: Ok(()),
-            bidirectional: Ok(()),
-            decoding: Ok(()),
-            padding: Padding::Masked,
-            options: SupportedOptions::NO_SCORES,
-            returns_weights: false,
-            difference: Difference::Weights,
-        }
+    capabilities: |_| Capabilities {
+        kv_heads: KvHeads::Any,
+        cross_attention: Ok(()),
+        bidirectional: Ok(()),
+        decoding: Ok(()),
+        padding: Padding::Masked,
+        options: SupportedOptions::NO_SCORES,
+        returns_weights: false,
+        difference: Difference::Weights,
     }
 }
 

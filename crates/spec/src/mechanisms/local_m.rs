@@ -1,4 +1,4 @@
-use super::{Capabilities, MechanismSpec, Padding, PatternUse};
+use super::{Capabilities, Padding, PatternUse};
 use crate::keys::LENGTH_OR_NONE;
 
 mechanism! {
@@ -9,14 +9,10 @@ mechanism! {
         /// Visible keys on either side.
         window: usize = 10, small 3, LENGTH_OR_NONE;
     }
-}
 
-impl MechanismSpec for LocalM {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::of_pattern(PatternUse {
-            cross_attention: Ok(()),
-            decoding: Ok(()),
-            padding: Padding::Masked,
-        })
-    }
+    capabilities: |_| Capabilities::of_pattern(PatternUse {
+        cross_attention: Ok(()),
+        decoding: Ok(()),
+        padding: Padding::Masked,
+    })
 }

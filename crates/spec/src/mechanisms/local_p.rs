@@ -1,5 +1,5 @@
 use super::capabilities::NO_DISTRIBUTION;
-use super::{Capabilities, Difference, KvHeads, MechanismSpec, Padding, SupportedOptions};
+use super::{Capabilities, Difference, KvHeads, Padding, SupportedOptions};
 use crate::keys::LENGTH;
 
 mechanism! {
@@ -10,22 +10,18 @@ mechanism! {
         /// Visible keys on either side; twice the standard deviation of the weighting.
         window: usize = 10, small 2, LENGTH;
     }
-}
 
-impl MechanismSpec for LocalP {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            kv_heads: KvHeads::Any,
-            cross_attention: Ok(()),
-            bidirectional: Ok(()),
-            decoding: Err("the position it predicts depends on the final length"),
-            padding: Padding::NeedsKeyLengths,
-            options: SupportedOptions {
-                entropy: NO_DISTRIBUTION,
-                ..SupportedOptions::ALL
-            },
-            returns_weights: true,
-            difference: Difference::HiddenKeys,
-        }
+    capabilities: |_| Capabilities {
+        kv_heads: KvHeads::Any,
+        cross_attention: Ok(()),
+        bidirectional: Ok(()),
+        decoding: Err("the position it predicts depends on the final length"),
+        padding: Padding::NeedsKeyLengths,
+        options: SupportedOptions {
+            entropy: NO_DISTRIBUTION,
+            ..SupportedOptions::ALL
+        },
+        returns_weights: true,
+        difference: Difference::HiddenKeys,
     }
 }

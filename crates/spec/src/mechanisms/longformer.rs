@@ -1,4 +1,4 @@
-use super::{Capabilities, MechanismSpec, Padding, PatternUse, SELF_ATTENTION_ONLY};
+use super::{Capabilities, Padding, PatternUse, SELF_ATTENTION_ONLY};
 use crate::keys::LENGTH_OR_NONE;
 
 mechanism! {
@@ -11,14 +11,10 @@ mechanism! {
         /// Global tokens at the start, which see all and are seen by all.
         global: usize = 1, small 1, LENGTH_OR_NONE;
     }
-}
 
-impl MechanismSpec for Longformer {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::of_pattern(PatternUse {
-            cross_attention: SELF_ATTENTION_ONLY,
-            decoding: Ok(()),
-            padding: Padding::Masked,
-        })
-    }
+    capabilities: |_| Capabilities::of_pattern(PatternUse {
+        cross_attention: SELF_ATTENTION_ONLY,
+        decoding: Ok(()),
+        padding: Padding::Masked,
+    })
 }

@@ -1,4 +1,4 @@
-use super::{Capabilities, Difference, KvHeads, MechanismSpec, Padding, Support, SupportedOptions};
+use super::{Capabilities, Difference, KvHeads, Padding, Support, SupportedOptions};
 use crate::keys::{LENGTH, SEED, count};
 
 mechanism! {
@@ -14,31 +14,27 @@ mechanism! {
         /// Seed of the hash directions.
         seed: u64 = 0, small 1, SEED;
     }
+
+    capabilities: |_| Capabilities {
+        kv_heads: KvHeads::FromQueries,
+        cross_attention: Err("its keys are its queries, so it has no keys of another sequence"),
+        bidirectional: Ok(()),
+        decoding: Err("it hashes and sorts the whole sequence"),
+        padding: Padding::ChangesResult(
+            "padding would be hashed and sorted with the other positions",
+        ),
+        options: SupportedOptions {
+            alibi: SORTED,
+            bias: SORTED,
+            dropout: SORTED,
+            ..SupportedOptions::ALL
+        },
+        returns_weights: false,
+        difference: Difference::HiddenKeys,
+    }
 }
 
 const SORTED: Support = Err("it sorts positions by their hashes");
-
-impl MechanismSpec for Lsh {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            kv_heads: KvHeads::FromQueries,
-            cross_attention: Err("its keys are its queries, so it has no keys of another sequence"),
-            bidirectional: Ok(()),
-            decoding: Err("it hashes and sorts the whole sequence"),
-            padding: Padding::ChangesResult(
-                "padding would be hashed and sorted with the other positions",
-            ),
-            options: SupportedOptions {
-                alibi: SORTED,
-                bias: SORTED,
-                dropout: SORTED,
-                ..SupportedOptions::ALL
-            },
-            returns_weights: false,
-            difference: Difference::HiddenKeys,
-        }
-    }
-}
 
 impl Lsh {
     /// Chunks of `bucket` positions, sorted in `rounds` rounds by hashes of this seed.

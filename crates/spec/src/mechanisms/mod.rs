@@ -22,7 +22,7 @@ pub use self::capabilities::{
     Capabilities, Difference, KvHeads, Padding, PatternUse, SELF_ATTENTION_ONLY, Support,
     SupportedOptions,
 };
-pub use self::declare::{About, Exactness, MechanismKeys, MechanismSpec};
+pub use self::declare::{About, Exactness, MechanismSpec};
 pub use self::linear::LinearFeatures;
 use crate::UnknownWord;
 use crate::keys::{Choice, InvalidValue, Key, Variant, check_keys};

@@ -1,23 +1,19 @@
-use super::{Capabilities, Difference, KvHeads, MechanismSpec, Padding, SupportedOptions};
+use super::{Capabilities, Difference, KvHeads, Padding, SupportedOptions};
 
 mechanism! {
     /// Softmax of q·W·k with a learned matrix W.
     #[about(time = "n²", memory = "n", Different, "scores.md")]
     #[paper("Luong 2015", "https://arxiv.org/abs/1508.04025")]
     pub struct Multiplicative = "multiplicative" | "general"
-}
 
-impl MechanismSpec for Multiplicative {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            kv_heads: KvHeads::Any,
-            cross_attention: Ok(()),
-            bidirectional: Ok(()),
-            decoding: Ok(()),
-            padding: Padding::Masked,
-            options: SupportedOptions::ALL,
-            returns_weights: false,
-            difference: Difference::Weights,
-        }
+    capabilities: |_| Capabilities {
+        kv_heads: KvHeads::Any,
+        cross_attention: Ok(()),
+        bidirectional: Ok(()),
+        decoding: Ok(()),
+        padding: Padding::Masked,
+        options: SupportedOptions::ALL,
+        returns_weights: false,
+        difference: Difference::Weights,
     }
 }

@@ -1,6 +1,6 @@
 use std::num::NonZeroUsize;
 
-use super::{Capabilities, Difference, KvHeads, MechanismSpec, Padding, SupportedOptions};
+use super::{Capabilities, Difference, KvHeads, Padding, SupportedOptions};
 use crate::keys::{Presence, SEED, STEPS_OR_NONE, WIDTH};
 
 mechanism! {
@@ -15,24 +15,20 @@ mechanism! {
         /// Training passes between resamplings of the features; 0 is never.
         redraw: Option<usize> = None, small None, STEPS_OR_NONE, Presence::Optional("never");
     }
-}
 
-impl MechanismSpec for Performer {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            kv_heads: KvHeads::Any,
-            cross_attention: Ok(()),
-            bidirectional: Ok(()),
-            decoding: Ok(()),
-            padding: Padding::NeedsKeyLengths,
-            options: SupportedOptions {
-                // The features are those of scaled scores.
-                temperature: Ok(()),
-                ..SupportedOptions::NO_SCORES
-            },
-            returns_weights: false,
-            difference: Difference::Weights,
-        }
+    capabilities: |_| Capabilities {
+        kv_heads: KvHeads::Any,
+        cross_attention: Ok(()),
+        bidirectional: Ok(()),
+        decoding: Ok(()),
+        padding: Padding::NeedsKeyLengths,
+        options: SupportedOptions {
+            // The features are those of scaled scores.
+            temperature: Ok(()),
+            ..SupportedOptions::NO_SCORES
+        },
+        returns_weights: false,
+        difference: Difference::Weights,
     }
 }
 

@@ -1,5 +1,5 @@
 use super::capabilities::NO_DISTRIBUTION;
-use super::{Capabilities, Difference, KvHeads, MechanismSpec, Padding, SupportedOptions};
+use super::{Capabilities, Difference, KvHeads, Padding, SupportedOptions};
 use crate::keys::Values;
 
 mechanism! {
@@ -10,24 +10,20 @@ mechanism! {
         /// Normalise the output of each head, as the paper does (eq. 8, without parameters).
         group_norm: bool = false, small false, Values::Flag;
     }
-}
 
-impl MechanismSpec for Retention {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            kv_heads: KvHeads::Any,
-            cross_attention: Err(
-                "it decays with the distance to earlier positions of the same sequence",
-            ),
-            bidirectional: Err("it is causal"),
-            decoding: Ok(()),
-            padding: Padding::Masked,
-            options: SupportedOptions {
-                entropy: NO_DISTRIBUTION,
-                ..SupportedOptions::NO_SCORES
-            },
-            returns_weights: false,
-            difference: Difference::Weights,
-        }
+    capabilities: |_| Capabilities {
+        kv_heads: KvHeads::Any,
+        cross_attention: Err(
+            "it decays with the distance to earlier positions of the same sequence",
+        ),
+        bidirectional: Err("it is causal"),
+        decoding: Ok(()),
+        padding: Padding::Masked,
+        options: SupportedOptions {
+            entropy: NO_DISTRIBUTION,
+            ..SupportedOptions::NO_SCORES
+        },
+        returns_weights: false,
+        difference: Difference::Weights,
     }
 }

@@ -1,4 +1,4 @@
-use super::{Capabilities, MechanismSpec, Padding, PatternUse, SELF_ATTENTION_ONLY};
+use super::{Capabilities, Padding, PatternUse, SELF_ATTENTION_ONLY};
 use crate::keys::LENGTH_OR_NONE;
 
 mechanism! {
@@ -9,14 +9,10 @@ mechanism! {
         /// Visible keys on either side.
         window: usize = 256, small 2, LENGTH_OR_NONE;
     }
-}
 
-impl MechanismSpec for SlidingWindow {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::of_pattern(PatternUse {
-            cross_attention: SELF_ATTENTION_ONLY,
-            decoding: Ok(()),
-            padding: Padding::Masked,
-        })
-    }
+    capabilities: |_| Capabilities::of_pattern(PatternUse {
+        cross_attention: SELF_ATTENTION_ONLY,
+        decoding: Ok(()),
+        padding: Padding::Masked,
+    })
 }

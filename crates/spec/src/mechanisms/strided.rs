@@ -1,4 +1,4 @@
-use super::{Capabilities, MechanismSpec, Padding, PatternUse, SELF_ATTENTION_ONLY};
+use super::{Capabilities, Padding, PatternUse, SELF_ATTENTION_ONLY};
 use crate::keys::{LENGTH, Presence};
 
 mechanism! {
@@ -9,15 +9,13 @@ mechanism! {
         /// Distance between strided keys.
         stride: Option<usize> = None, small Some(3), LENGTH, Presence::Optional("sqrt(seq_k)");
     }
-}
 
-impl MechanismSpec for Strided {
-    fn capabilities(&self) -> Capabilities {
+    capabilities: |config| {
         let needs = Err("without `stride`, it is sqrt(seq_k), which grows while decoding");
         Capabilities::of_pattern(PatternUse {
             cross_attention: SELF_ATTENTION_ONLY,
-            decoding: if self.stride.is_some() { Ok(()) } else { needs },
-            padding: match self.stride {
+            decoding: if config.stride.is_some() { Ok(()) } else { needs },
+            padding: match config.stride {
                 Some(_) => Padding::Masked,
                 None => Padding::ChangesResult("its stride is sqrt(seq_k), padding included"),
             },
