@@ -99,12 +99,10 @@ pub enum DataError {
 }
 
 impl DataError {
-    /// `field` must be at least `least`, and is `got`.
     pub(crate) fn at_least(field: &'static str, least: usize, got: usize) -> Result<(), Self> {
         Self::range(got >= least, field, format!("at least {least}"), got)
     }
 
-    /// `field` must be at most `most`, and is `got`.
     pub(crate) fn at_most(field: &'static str, most: usize, got: usize) -> Result<(), Self> {
         Self::range(got <= most, field, format!("at most {most}"), got)
     }

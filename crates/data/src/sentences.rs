@@ -1,5 +1,8 @@
 //! Documents as sentences, for models that read them so.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
 use zoo_config::Sentences;
 
 /// The sentences of a document, without the blanks around them; none is blank. By marks they are
@@ -30,74 +33,49 @@ const MAYBE_LAST: [&str; 30] = [
     "dec", "al", "dept", "univ",
 ];
 
-fn ends_western(c: char) -> bool {
-    matches!(c, '.' | '!' | '?' | '…')
-}
-
-fn ends_chinese(c: char) -> bool {
-    matches!(c, '。' | '！' | '？' | '｡')
-}
-
-fn closes(c: char) -> bool {
-    matches!(
-        c,
-        '"' | '\'' | ')' | ']' | '}' | '”' | '’' | '»' | '」' | '』' | '）' | '》' | '】'
-    )
-}
+/// Marks that end a sentence, with spaces between them in tokenized text, and what closes behind
+/// them: `?!`, `. . .`, `."`. A quotation mark that stands apart may as well open what follows. Or
+/// the end of a line.
+static ENDS: LazyLock<Regex> = LazyLock::new(|| {
+    let ends = r#"[.!?…。！？｡](?: *[.!?…。！？｡]|["')\]}”’»」』）》】])*|\n"#;
+    Regex::new(ends).expect("a regular expression")
+});
 
 fn by_marks(document: &str) -> Vec<&str> {
     let mut sentences = vec![];
     let mut start = 0;
-    let mut rest = document.char_indices().peekable();
-    // Of a row of marks, the last are looked at again, but not what comes after it.
-    let mut run = Run::default();
-    while let Some((at, mark)) = rest.next() {
-        let end = match mark {
-            '\n' => {
+    for found in ENDS.find_iter(document) {
+        let after = &document[found.end()..];
+        let is_end = match found.as_str() {
+            "\n" => {
                 // A line without anything on it is the end of a paragraph.
-                let after = &document[at + 1..];
                 let next_line = after.split('\n').next().unwrap_or("");
-                let blank = next_line.trim().is_empty() && !after.is_empty();
-                blank.then_some(at + 1)
+                next_line.trim().is_empty() && !after.is_empty()
             }
-            mark if ends_chinese(mark) || ends_western(mark) => {
-                run = match at < run.end {
-                    true => run.without_first(),
-                    false => Run::after(document, at + mark.len_utf8()),
-                };
-                match ends_chinese(mark) || run.is_end(document, start, at, mark) {
-                    true => Some(run.end),
-                    false => None,
-                }
+            run => {
+                let next = Next::of(after);
+                let is_mark =
+                    |c: char| matches!(c, '.' | '!' | '?' | '…' | '。' | '！' | '？' | '｡');
+                let mut marks = run.char_indices().filter(|(_, c)| is_mark(*c));
+                let last = marks.clone().last().map(|(at, _)| at);
+                marks.any(|(at, mark)| {
+                    let before = &document[start..found.start() + at];
+                    let only_a_point = mark == '.' && Some(at) == last;
+                    matches!(mark, '。' | '！' | '？' | '｡') || next.is_end(before, only_a_point)
+                })
             }
-            _ => None,
         };
-        if let Some(end) = end {
-            sentences.push(&document[start..end]);
-            start = end;
-            while rest.peek().is_some_and(|(place, _)| *place < end) {
-                rest.next();
-            }
+        if is_end {
+            sentences.push(&document[start..found.end()]);
+            start = found.end();
         }
     }
     sentences.push(&document[start..]);
     sentences
 }
 
-/// Marks that follow the first one and belong to the same end: `?!`, `. . .`, `."`.
-#[derive(Debug, Clone, Copy, Default)]
-struct Run {
-    /// Where it is over.
-    end: usize,
-    /// How many more marks there are.
-    marks: usize,
-    next: Next,
-}
-
 /// What comes after marks.
-#[derive(Debug, Clone, Copy, Default)]
-enum Next {
-    #[default]
+enum Next<'a> {
     Nothing,
     /// Without a space: `3.5`, `example.com`, `!important`.
     Glued,
@@ -105,13 +83,12 @@ enum Next {
     Chinese,
     /// A small letter after a space.
     Small,
-    /// Anything else after a space, from this byte on.
-    Other(usize),
+    /// Anything else after a space.
+    Other(&'a str),
 }
 
-impl Next {
-    fn of(document: &str, end: usize) -> Self {
-        let after = &document[end..];
+impl<'a> Next<'a> {
+    fn of(after: &'a str) -> Self {
         let chinese = |c: char| ('\u{3000}'..='\u{9fff}').contains(&c);
         let opens = |c: char| matches!(c, '"' | '\'' | '(' | '[' | '“' | '‘' | '«');
         match after.chars().next() {
@@ -122,59 +99,22 @@ impl Next {
             Some(_) => return Self::Glued,
         }
         let next = after.trim_start();
-        let small = next
-            .trim_start_matches(opens)
-            .starts_with(char::is_lowercase);
-        match small {
+        let letters = next.trim_start_matches(opens);
+        match letters.starts_with(char::is_lowercase) {
             true => Self::Small,
-            false => Self::Other(document.len() - next.len()),
-        }
-    }
-}
-
-impl Run {
-    fn after(document: &str, from: usize) -> Self {
-        let (mut end, mut marks) = (from, 0);
-        loop {
-            let rest = &document[end..];
-            // In tokenized text, marks stand apart: `. . .`, `. "`. A quotation mark that
-            // stands apart may as well open what follows, so only marks count there.
-            let apart = rest.trim_start_matches(' ');
-            let spaces = rest.len() - apart.len();
-            match apart.chars().next() {
-                Some(c) if ends_western(c) || ends_chinese(c) => {
-                    end += spaces + c.len_utf8();
-                    marks += 1;
-                }
-                Some(c) if closes(c) && spaces == 0 => end += c.len_utf8(),
-                _ => break,
-            }
-        }
-        let next = Next::of(document, end);
-        Self { end, marks, next }
-    }
-
-    /// The same for the mark after the first.
-    fn without_first(self) -> Self {
-        Self {
-            marks: self.marks.saturating_sub(1),
-            ..self
+            false => Self::Other(next),
         }
     }
 
-    /// Whether a sentence that began at `start` ends with the mark at `at` and this run.
-    fn is_end(&self, document: &str, start: usize, at: usize, mark: char) -> bool {
-        let before = &document[start..at];
+    /// Whether a sentence ends with a mark behind `before`, where this comes next.
+    fn is_end(&self, before: &str, only_a_point: bool) -> bool {
         // It stands apart: the text is tokenized, and may have small letters only.
         let apart = before.ends_with(char::is_whitespace);
-        match self.next {
-            Next::Nothing | Next::Chinese => true,
-            Next::Glued => false,
-            Next::Small => apart,
-            Next::Other(next) => {
-                let only_a_point = mark == '.' && self.marks == 0;
-                apart || !(only_a_point && is_abbreviation(before, &document[next..]))
-            }
+        match self {
+            Self::Nothing | Self::Chinese => true,
+            Self::Glued => false,
+            Self::Small => apart,
+            Self::Other(next) => apart || !(only_a_point && is_abbreviation(before, next)),
         }
     }
 }

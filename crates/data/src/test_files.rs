@@ -47,7 +47,6 @@ impl Folder {
         self.zip_of(name, &entries.collect::<Vec<_>>())
     }
 
-    /// The same of any bytes.
     pub(crate) fn zip_of(&self, name: &str, entries: &[(&str, &[u8])]) -> PathBuf {
         let path = self.path(name);
         let mut writer = ZipWriter::new(fs::File::create(&path).unwrap());

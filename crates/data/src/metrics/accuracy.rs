@@ -63,7 +63,6 @@ impl fmt::Display for Accuracy {
     }
 }
 
-/// A part of a whole, if there is one.
 pub(crate) fn share(part: usize, whole: usize) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }

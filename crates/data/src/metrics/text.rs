@@ -37,7 +37,6 @@ pub(crate) fn is_blank(letter: char) -> bool {
     letter.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&letter)
 }
 
-/// What lies between blanks.
 pub(crate) fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(is_blank).filter(|word| !word.is_empty())
 }

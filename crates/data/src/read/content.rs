@@ -1,21 +1,58 @@
 //! Files as text: plain, `.gz`, or a file in a `.zip`.
 //!
 //! They are read as a whole. What people train on here fits into memory many times, and a
-//! wrong byte is then found before anything is made of the right ones. A packed file that would
-//! not fit is refused on the way.
+//! wrong byte is then found before anything is made of the right ones. A file of a few kilobytes can
+//! be written that unpacks to more than any machine holds: what becomes far larger than text does,
+//! which is a third to a tenth of its size when it is packed, is refused on the way.
 
 use std::fs;
-use std::io::Cursor;
+use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
 use zip::ZipArchive;
 use zoo_spec::{NotUtf8, Printable, UnknownWord};
 
-use super::allowance::Allowance;
 use crate::DataError;
 
-/// A text and where it is from.
+/// What becomes more than so many times as large is no text.
+const MOST_TIMES: u64 = 100;
+/// What the smallest file may become, in bytes: a short text that says the same over and over.
+const ALWAYS: u64 = 64 << 20;
+
+/// What may still be unpacked of one file, in bytes. The files of an archive share it: they
+/// can lie on top of each other.
+#[derive(Debug)]
+struct Allowance {
+    most: u64,
+    left: u64,
+}
+
+impl Allowance {
+    fn of(packed: usize) -> Self {
+        let most = (packed as u64).saturating_mul(MOST_TIMES).max(ALWAYS);
+        Self { most, left: most }
+    }
+
+    /// Reads to the end, or until it is too much.
+    fn read(&mut self, path: &Path, packed: impl Read) -> Result<Vec<u8>, DataError> {
+        let mut bytes = vec![];
+        packed
+            .take(self.left.saturating_add(1))
+            .read_to_end(&mut bytes)
+            .map_err(|error| damaged(path, &error))?;
+        self.left = self.left.checked_sub(bytes.len() as u64).ok_or_else(|| {
+            DataError::Refused(format!(
+                "{} would become more than {} MiB, which no text of its size does: it is not read. \
+                 If you know what it is, unpack it and name what is in it",
+                path.display(),
+                self.most >> 20
+            ))
+        })?;
+        Ok(bytes)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Content {
     /// The file, or the archive and the file in it.
@@ -28,36 +65,35 @@ impl Content {
     /// where there is only one.
     pub(crate) fn read(path: &Path) -> Result<Self, DataError> {
         let (path, entry) = with_entry(path);
-        let bytes = bytes(&path)?;
-        let name = path.display().to_string();
-        match (extension(&path).as_str(), entry) {
-            ("zip", entry) => {
-                let mut archive = Archive::open(&path, bytes)?;
-                let index = archive.choose(entry.as_deref())?;
-                archive.content(index)
-            }
-            ("gz", _) => {
-                let mut allowance = Allowance::of(bytes.len());
-                let bytes = allowance.read(&path, MultiGzDecoder::new(bytes.as_slice()))?;
-                Self::decode(name, bytes)
-            }
-            _ => Self::decode(name, bytes),
+        let extension = extension(&path);
+        if extension == "zip" {
+            let mut archive = Archive::read(&path)?;
+            let index = archive.choose(entry.as_deref())?;
+            return archive.content(index);
         }
+        let mut bytes = bytes(&path)?;
+        if extension == "gz" {
+            let mut allowance = Allowance::of(bytes.len());
+            bytes = allowance.read(&path, MultiGzDecoder::new(bytes.as_slice()))?;
+        }
+        Self::decode(path.display().to_string(), bytes)
     }
 
     /// Bytes as text, without the mark that some programs put first.
     fn decode(name: String, bytes: Vec<u8>) -> Result<Self, DataError> {
-        let mut text = match String::from_utf8(bytes) {
-            Ok(text) => text,
+        match String::from_utf8(bytes) {
+            Ok(text) => {
+                let text = text
+                    .strip_prefix('\u{feff}')
+                    .map(str::to_owned)
+                    .unwrap_or(text);
+                Ok(Self { name, text })
+            }
             Err(error) => {
                 let wrong = NotUtf8::of(error.as_bytes()).unwrap_or_default();
-                return Err(DataError::Encoding { name, wrong });
+                Err(DataError::Encoding { name, wrong })
             }
-        };
-        if text.starts_with('\u{feff}') {
-            text.remove(0);
         }
-        Ok(Self { name, text })
     }
 }
 
@@ -66,24 +102,13 @@ pub(crate) struct Archive {
     path: PathBuf,
     zip: ZipArchive<Cursor<Vec<u8>>>,
     allowance: Allowance,
-    /// Those that are no folders, in the order of their names.
-    pub(crate) entries: Vec<Entry>,
-}
-
-/// A file in an archive.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Entry {
-    pub(crate) name: String,
-    pub(crate) index: usize,
+    /// Those that are no folders, by name and index, in the order of their names.
+    pub(crate) entries: Vec<(String, usize)>,
 }
 
 impl Archive {
-    /// Reads an archive's list of files.
     pub(crate) fn read(path: &Path) -> Result<Self, DataError> {
-        Self::open(path, bytes(path)?)
-    }
-
-    fn open(path: &Path, bytes: Vec<u8>) -> Result<Self, DataError> {
+        let bytes = bytes(path)?;
         let allowance = Allowance::of(bytes.len());
         let mut zip = ZipArchive::new(Cursor::new(bytes)).map_err(|error| damaged(path, &error))?;
         let mut entries = vec![];
@@ -99,10 +124,7 @@ impl Archive {
                 });
             }
             if !file.is_dir() {
-                entries.push(Entry {
-                    name: name.into_owned(),
-                    index,
-                });
+                entries.push((name.into_owned(), index));
             }
         }
         entries.sort();
@@ -118,7 +140,7 @@ impl Archive {
     fn choose(&self, wanted: Option<&str>) -> Result<usize, DataError> {
         let path = self.path.display();
         let found = match (wanted, self.entries.as_slice()) {
-            (Some(wanted), entries) => entries.iter().find(|entry| entry.name == wanted),
+            (Some(wanted), entries) => entries.iter().find(|(name, _)| name == wanted),
             (None, [only]) => Some(only),
             (None, []) => {
                 let what = path.to_string();
@@ -128,18 +150,17 @@ impl Archive {
                 return Err(DataError::Refused(format!(
                     "{path} has no single file to read: write the one you mean behind a #, for \
                      example {path}#{}",
-                    Printable(&first.name)
+                    Printable(&first.0)
                 )));
             }
         };
-        found.map(|entry| entry.index).ok_or_else(|| {
-            let known = self.entries.iter().map(|entry| entry.name.as_str());
+        found.map(|(_, index)| *index).ok_or_else(|| {
+            let known = self.entries.iter().map(|(name, _)| name.as_str());
             let unknown = UnknownWord::new("entry", wanted.unwrap_or_default(), known);
             DataError::Refused(format!("{path}: {unknown}"))
         })
     }
 
-    /// The text of a file.
     pub(crate) fn content(&mut self, index: usize) -> Result<Content, DataError> {
         let file = self
             .zip
@@ -323,5 +344,25 @@ mod tests {
                 ),
             );
         }
+    }
+
+    #[test]
+    fn it_is_used_up_and_nothing_is_read_beyond_it() {
+        let most = 10 << 20;
+        let mut allowance = Allowance { most, left: 10 };
+        let mut read = |bytes: &mut dyn Read| allowance.read(Path::new("a.zip"), bytes);
+        assert_eq!(read(&mut &b"1234567"[..]).unwrap(), b"1234567");
+        assert_eq!(read(&mut &b"890"[..]).unwrap(), b"890");
+        let error = read(&mut std::io::repeat(b'a')).unwrap_err().to_string();
+        assert!(
+            error.starts_with("a.zip would become more than 10 MiB"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_large_file_may_become_larger() {
+        assert_eq!(Allowance::of(0).most, ALWAYS);
+        assert_eq!(Allowance::of(1 << 30).most, 100 << 30);
     }
 }

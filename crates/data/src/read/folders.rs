@@ -15,8 +15,8 @@ pub(super) fn read(path: &Path) -> Result<Read<Labelled>, DataError> {
         "zip" => {
             let mut archive = Archive::read(path)?;
             let entries = archive.entries.clone();
-            let names: Vec<String> = entries.iter().map(|entry| entry.name.clone()).collect();
-            documents(path, &names, |at| archive.content(entries[at].index))
+            let names: Vec<String> = entries.iter().map(|(name, _)| name.clone()).collect();
+            documents(path, &names, |at| archive.content(entries[at].1))
         }
         _ => {
             let mut files = vec![];

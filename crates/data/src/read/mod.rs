@@ -1,6 +1,5 @@
 //! Examples from files.
 
-mod allowance;
 mod content;
 mod folders;
 mod labelled;

@@ -99,7 +99,6 @@ pub struct Read<T> {
 }
 
 impl<T> Read<T> {
-    /// Nothing yet of a file.
     pub(super) fn of(name: &str) -> Self {
         Self {
             examples: vec![],
@@ -110,7 +109,6 @@ impl<T> Read<T> {
         }
     }
 
-    /// An example a line.
     pub(super) fn lines(
         path: &Path,
         parse: impl Fn(&str) -> Result<T, String>,

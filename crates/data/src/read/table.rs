@@ -39,7 +39,6 @@ pub(super) struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Of a file of this name.
     pub(super) fn new(name: &'a str, text: &'a str, delimiter: u8) -> Self {
         Self {
             name,

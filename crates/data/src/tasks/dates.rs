@@ -15,7 +15,7 @@ use zoo_config::Dates;
 use zoo_spec::Draw;
 
 use super::Generate;
-use super::parts::{Drawn, parts};
+use super::parts::parts;
 use crate::{DataError, Pair, Parts};
 
 type Form = (&'static str, fn(&str) -> String);
@@ -78,19 +78,13 @@ impl Generate for Dates {
         DataError::at_most("last year", 9999, last)?;
         let new_year = |year: usize| NaiveDate::from_ymd_opt(year as i32, 1, 1);
         let counts = [self.train_size, self.valid_size, self.test_size];
-        parts("dates", counts, seed, |draw| {
-            let example = pair(
-                draw,
-                new_year(first)?,
-                new_year(last + 1)?,
-                last - first < 100,
-            )?;
-            Some(Drawn {
-                identity: example.source.clone(),
-                secret: example.target.clone(),
-                example,
-            })
-        })
+        let draw = |draw: &mut Draw| {
+            let (first_day, end) = (new_year(first)?, new_year(last + 1)?);
+            pair(draw, first_day, end, last - first < 100)
+        };
+        let [text, date]: [fn(&Pair) -> String; 2] =
+            [|it| it.source.clone(), |it| it.target.clone()];
+        parts("dates", counts, seed, draw, [text, date])
     }
 }
 

@@ -10,7 +10,7 @@ use zoo_config::Documents;
 use zoo_spec::Draw;
 
 use super::Generate;
-use super::parts::{Drawn, parts};
+use super::parts::parts;
 use crate::{DataError, Labelled, Parts};
 
 /// What a sentence that counts has.
@@ -87,11 +87,14 @@ impl Generate for Documents {
         DataError::at_least("fewest words", 2, self.min_words)?;
         DataError::at_least("most words", self.min_words, self.max_words)?;
         let counts = [self.train_size, self.valid_size, self.test_size];
-        parts("documents", counts, seed, |draw| {
-            let document = document(self, draw);
-            let text = document.to_labelled().text;
-            Some(Drawn::new(document, text))
-        })
+        let draw = |draw: &mut Draw| Some(document(self, draw));
+        parts(
+            "documents",
+            counts,
+            seed,
+            draw,
+            [|it| it.to_labelled().text; 2],
+        )
     }
 }
 

@@ -14,7 +14,7 @@ use zoo_config::ListOps;
 use zoo_spec::{Draw, words};
 
 use super::Generate;
-use super::parts::{Drawn, parts};
+use super::parts::parts;
 use crate::{DataError, Labelled, Parts};
 
 words! {
@@ -109,12 +109,12 @@ impl Generate for ListOps {
         DataError::at_least("longest", self.min_length.max(4), self.max_length)?;
         DataError::at_most("shortest", most_words(self), self.min_length)?;
         let counts = [self.train_size, self.valid_size, self.test_size];
-        parts("listops", counts, seed, |draw| {
+        let draw = |draw: &mut Draw| {
             let expression = expression(self, draw)?;
-            let text = expression.to_string();
-            let example = Labelled::new(expression.value().to_string(), text.clone());
-            Some(Drawn::new(example, text))
-        })
+            let value = expression.value().to_string();
+            Some(Labelled::new(value, expression.to_string()))
+        };
+        parts("listops", counts, seed, draw, [|it| it.text.clone(); 2])
     }
 }
 

@@ -9,34 +9,16 @@ use crate::{DataError, Parts};
 /// Draws in a row that give nothing new before a task is taken to have no more.
 const PATIENCE: usize = 2000;
 
-/// An example as a task draws it.
-pub(super) struct Drawn<T> {
-    pub(super) example: T,
-    /// No two examples have the same.
-    pub(super) identity: String,
-    /// What is held back: no example to learn from has one that another part has.
-    pub(super) secret: String,
-}
-
-impl<T> Drawn<T> {
-    /// An example that is held back by its identity.
-    pub(super) fn new(example: T, identity: String) -> Self {
-        Self {
-            example,
-            secret: identity.clone(),
-            identity,
-        }
-    }
-}
-
 /// Draws examples until every part has its own: so many to learn from, to validate with and to
-/// test with. What gives none is drawn again. Each part has a stream of its own, so that more
+/// test with. What gives none is drawn again. No two examples have the same identity, and no example
+/// to learn from has a secret that another part has. Each part has a stream of its own, so that more
 /// examples to learn from leave those to validate with as they are.
 pub(super) fn parts<T>(
     task: &'static str,
     [train, valid, test]: [usize; 3],
     seed: u64,
-    draw: impl Fn(&mut Draw) -> Option<Drawn<T>>,
+    draw: impl Fn(&mut Draw) -> Option<T>,
+    [identity, secret]: [fn(&T) -> String; 2],
 ) -> Result<Parts<Vec<T>>, DataError> {
     DataError::at_least("train", 1, train)?;
     let asked = train + valid + test;
@@ -50,8 +32,8 @@ pub(super) fn parts<T>(
             let place = places.next().unwrap_or_default();
             let drawn = draw(&mut Draw::new(seed, &format!("{task} {name}"), place));
             let new = drawn.filter(|drawn| {
-                let known = !holds_back && secrets.contains(&drawn.secret);
-                !known && identities.insert(drawn.identity.clone())
+                let known = !holds_back && secrets.contains(&secret(drawn));
+                !known && identities.insert(identity(drawn))
             });
             let Some(drawn) = new else {
                 misses += 1;
@@ -66,9 +48,9 @@ pub(super) fn parts<T>(
             };
             misses = 0;
             if holds_back {
-                secrets.insert(drawn.secret);
+                secrets.insert(secret(&drawn));
             }
-            examples.push(drawn.example);
+            examples.push(drawn);
         }
         Ok(examples)
     };
@@ -84,14 +66,14 @@ mod tests {
     use super::*;
 
     fn numbers(counts: [usize; 3], seed: u64) -> Result<Parts<Vec<usize>>, DataError> {
-        parts("numbers", counts, seed, |draw| {
-            let example = draw.below(100);
-            Some(Drawn {
-                example,
-                identity: example.to_string(),
-                secret: (example / 2).to_string(),
-            })
-        })
+        let draw = |draw: &mut Draw| Some(draw.below(100));
+        parts(
+            "numbers",
+            counts,
+            seed,
+            draw,
+            [usize::to_string, |number| (number / 2).to_string()],
+        )
     }
 
     #[test]
@@ -118,13 +100,15 @@ mod tests {
 
     #[test]
     fn too_much_is_not_waited_for() {
-        let error = numbers([120, 0, 0], 1).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "the task numbers was asked for 120 different examples and gives about 100: ask for \
-             fewer, or make it larger"
-        );
-        let error = numbers([0, 3, 0], 1).unwrap_err();
-        assert_eq!(error.to_string(), "train must be at least 1, got 0");
+        for (counts, message) in [
+            (
+                [120, 0, 0],
+                "the task numbers was asked for 120 different examples and gives about 100: ask \
+                 for fewer, or make it larger",
+            ),
+            ([0, 3, 0], "train must be at least 1, got 0"),
+        ] {
+            assert_eq!(numbers(counts, 1).unwrap_err().to_string(), message);
+        }
     }
 }

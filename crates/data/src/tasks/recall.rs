@@ -11,7 +11,7 @@ use zoo_config::Recall;
 use zoo_spec::Draw;
 
 use super::Generate;
-use super::parts::{Drawn, parts};
+use super::parts::parts;
 use crate::{DataError, Pair, Parts};
 
 /// What keys are written with.
@@ -25,11 +25,8 @@ impl Generate for Recall {
         DataError::at_least("most keys", self.min_keys, self.max_keys)?;
         DataError::at_most("most keys", KEYS.len(), self.max_keys)?;
         let counts = [self.train_size, self.valid_size, self.test_size];
-        parts("recall", counts, seed, |draw| {
-            let pair = pair(draw, self.min_keys, self.max_keys);
-            let identity = pair.source.clone();
-            Some(Drawn::new(pair, identity))
-        })
+        let draw = |draw: &mut Draw| Some(pair(draw, self.min_keys, self.max_keys));
+        parts("recall", counts, seed, draw, [|it| it.source.clone(); 2])
     }
 }
 

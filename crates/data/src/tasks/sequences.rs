@@ -9,8 +9,9 @@
 //! There are spaces between the symbols: letters, or numbers where there are more than 26.
 
 use zoo_config::Sequences;
+use zoo_spec::Draw;
 
-use super::parts::{Drawn, parts};
+use super::parts::parts;
 use crate::{DataError, Pair, Parts};
 
 /// What is done to symbols.
@@ -36,14 +37,14 @@ impl Arrangement {
         DataError::at_least("shortest", 1, of.min_length)?;
         DataError::at_least("longest", of.min_length, of.max_length)?;
         let counts = [of.train_size, of.valid_size, of.test_size];
-        parts(self.word(), counts, seed, |draw| {
+        let draw = |draw: &mut Draw| {
             let length = draw.within(of.min_length, of.max_length);
             let mut symbols: Vec<usize> = (0..length).map(|_| draw.below(of.symbols)).collect();
             let source = written(&symbols, of.symbols);
             self.apply(&mut symbols);
-            let pair = Pair::new(source.clone(), written(&symbols, of.symbols));
-            Some(Drawn::new(pair, source))
-        })
+            Some(Pair::new(source, written(&symbols, of.symbols)))
+        };
+        parts(self.word(), counts, seed, draw, [|it| it.source.clone(); 2])
     }
 
     fn word(self) -> &'static str {

@@ -5,7 +5,6 @@ use zoo_config::WordRule;
 use super::special::SPECIAL_TOKENS;
 use crate::DataError;
 
-/// What a token is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TokenizerKind {
     /// A character.
