@@ -47,7 +47,6 @@ pub(crate) struct Estimate {
 }
 
 impl Estimate {
-    /// All bytes of training.
     pub(crate) fn total(&self) -> u128 {
         self.weights + self.learning + self.batch + self.data
     }
@@ -219,7 +218,6 @@ fn attention(layers: &LayerSpec, mechanism: &MechanismConfig) -> u128 {
     d_model as u128 * all_heads as u128 * d_head as u128
 }
 
-/// The parameters of a model.
 fn parameters(model: &Model, sizes: DataSizes) -> u128 {
     let source = sizes.vocabulary as u128;
     let target = sizes.target_vocabulary.unwrap_or(sizes.vocabulary) as u128;

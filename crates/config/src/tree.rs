@@ -34,7 +34,6 @@ pub(crate) struct Entry {
 }
 
 impl Node {
-    /// Reads a file's text.
     pub(crate) fn parse_file(name: &str, text: &str) -> Result<Self, ConfigError> {
         let lines = Lines::of(name, text);
         let place = |span: Range<usize>| lines.place(span.start);
@@ -65,7 +64,6 @@ impl Node {
         }
     }
 
-    /// What is under a key.
     pub(crate) fn get(&self, key: &str) -> Option<&Entry> {
         match &self.value {
             Value::Table(entries) => entries.iter().find(|entry| entry.key == key),
@@ -197,7 +195,6 @@ impl<'a> Lines<'a> {
         Self { name, text, starts }
     }
 
-    /// The line and column of a byte.
     fn place(&self, byte: usize) -> Place {
         let line = self.starts.partition_point(|start| *start <= byte);
         let start = self.starts[line - 1];

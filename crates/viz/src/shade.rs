@@ -10,7 +10,6 @@ pub enum Theme {
     Dark,
 }
 
-/// Red, green and blue.
 pub(crate) type Colour = [u8; 3];
 
 /// From no weight to the largest. Lightness changes all the way, so that the order is
@@ -28,7 +27,6 @@ fn ramp(colours: [u32; 6]) -> Ramp {
 impl Theme {
     pub(crate) const ALL: [Self; 2] = [Self::Light, Self::Dark];
 
-    /// The page itself.
     pub(crate) fn page(self) -> Colour {
         match self {
             Self::Light => [0xff, 0xff, 0xff],
@@ -36,7 +34,6 @@ impl Theme {
         }
     }
 
-    /// Text on it.
     #[cfg(feature = "png")]
     pub(crate) fn ink(self) -> Colour {
         match self {

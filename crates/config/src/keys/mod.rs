@@ -6,14 +6,12 @@ mod tests;
 pub(crate) use zoo_spec::keys::*;
 pub(crate) use zoo_spec::{keys, kinds, words};
 
-/// A section of a file.
 pub(crate) struct Section {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
     pub(crate) body: Body,
 }
 
-/// What a section holds.
 pub(crate) enum Body {
     Keys(&'static [Key]),
     /// A `kind`, and the keys of that kind.

@@ -11,7 +11,6 @@ const MARGIN: usize = 14;
 /// From a label to what it belongs to.
 const GAP: usize = 6;
 const SCALE_HEIGHT: usize = 16;
-/// Letters of a label.
 const LETTERS: usize = 16;
 
 struct Canvas {

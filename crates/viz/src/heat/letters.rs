@@ -11,7 +11,6 @@ fn glyph(letter: char) -> Option<[u8; SIZE]> {
     known.filter(|_| !letter.is_control())
 }
 
-/// Whether there is a glyph for each letter.
 pub(super) fn can_write(text: &str) -> bool {
     text.chars().all(|letter| glyph(letter).is_some())
 }
@@ -28,7 +27,6 @@ pub(super) fn dots(text: &str) -> Vec<(usize, usize)> {
     dots
 }
 
-/// How many dots wide a text is.
 pub(super) fn width(text: &str) -> usize {
     SIZE * text.chars().count()
 }

@@ -90,7 +90,6 @@ pub(super) fn draw(heat: &Heat<'_>) -> String {
     svg
 }
 
-/// The class of a share from -1 to 1.
 fn class(share: f32) -> i32 {
     (share * SHADES as f32).round() as i32
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::map::{Controls, map, weights};
+use super::map::{map, weights};
 use crate::heat::check;
 use crate::text::{shortened, width};
 use crate::{Heat, Matrix, PictureError, escape, visible};
@@ -68,7 +68,7 @@ impl Alignment {
         map(
             html,
             &self.title,
-            Controls::One,
+            None,
             &self.target,
             &self.source,
             &[&self.weights],

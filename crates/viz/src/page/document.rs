@@ -30,7 +30,6 @@ pub struct Document {
     classes: Vec<(String, f32)>,
 }
 
-/// The most probable classes that are shown.
 const MOST_CLASSES: usize = 5;
 
 impl Document {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::map::{Controls, map, weights};
+use super::map::{map, weights};
 use crate::heat::check;
 use crate::{Heat, Matrix, PictureError, escape};
 
@@ -103,7 +103,7 @@ impl HeadMaps {
         map(
             html,
             &self.title,
-            Controls::Heads(&heads),
+            Some(&heads),
             &self.queries,
             &self.keys,
             &all,

@@ -11,25 +11,18 @@ use base64::prelude::BASE64_STANDARD;
 use crate::text::width;
 use crate::{Matrix, escape, visible};
 
-/// What can be chosen.
-pub(super) enum Controls<'a> {
-    /// A layer and a head of it; how many each has.
-    Heads(&'a [usize]),
-    /// Nothing: there is one matrix.
-    One,
-}
-
-/// A map of the queries against the keys.
+/// A map of the queries against the keys. `heads` is how many each layer has, where a layer and a
+/// head can be chosen.
 pub(super) fn map(
     html: &mut String,
     title: &str,
-    controls: Controls<'_>,
+    heads: Option<&[usize]>,
     queries: &[String],
     keys: &[String],
     matrices: &[&Matrix],
 ) {
     html.push_str("<div class=\"controls\">\n");
-    if let Controls::Heads(heads) = controls {
+    if let Some(heads) = heads {
         choice(html, "layer", heads.len());
         choice(html, "head", heads.iter().copied().max().unwrap_or(1));
     }
@@ -37,13 +30,13 @@ pub(super) fn map(
     let longest = queries.len().max(keys.len());
     let cell = (560 / longest.max(1)).clamp(16, 34);
     let lifted = if are_small(matrices) { " checked" } else { "" };
-    let shades = match controls {
-        Controls::Heads(_) => {
+    let shades = match heads {
+        Some(_) => {
             "<option value=\"head\">the largest of this head</option>\
              <option value=\"all\">the largest of all heads</option>\
              <option value=\"row\">the largest of each row</option>"
         }
-        Controls::One => {
+        None => {
             "<option value=\"head\">the largest of all</option>\
              <option value=\"row\">the largest of each row</option>"
         }

@@ -43,7 +43,6 @@ pub struct Axis {
 const MOST_TICKS: usize = 8;
 
 impl Axis {
-    /// Whether a number has a place at all.
     pub(super) fn holds(&self, number: f64) -> bool {
         number.is_finite() && (self.scale == Scale::Linear || number > 0.0)
     }
