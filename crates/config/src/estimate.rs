@@ -65,13 +65,15 @@ impl Config {
         };
         let parameters = parameters(&self.model, sizes);
         let weights = parameters * bytes;
+        let (examples, shortest, _) = self.data.generated().unwrap_or_default();
         Estimate {
             parameters,
             weights,
             learning: weights * (1 + moments),
             // Half precision is the least that a pass computes in.
             batch: self.batch_tokens(sizes) * activations(&self.model) * 2,
-            data: self.data.generated_bytes(),
+            // A letter and a blank, and a number for each token.
+            data: examples as u128 * (BYTES_OF_EXAMPLE + 6 * shortest as u128),
         }
     }
 
@@ -106,10 +108,11 @@ impl Config {
             return Ok(());
         }
         let learned = estimate.weights + estimate.learning;
+        let (_, _, data_keys) = self.data.generated().unwrap_or_default();
         let parts = [
             (learned, size_keys(&self.model)),
             (estimate.batch, self.batch_keys()),
-            (estimate.data, self.data.size_keys()),
+            (estimate.data, data_keys),
         ];
         let largest = parts.iter().map(|(bytes, _)| *bytes).max();
         // Those that are too large by themselves, or the largest of several that are so together.
@@ -146,7 +149,7 @@ impl Config {
             return rows.max(1) * context;
         }
         let (examples, shortest) = match self.data.generated() {
-            Some((examples, shortest)) => (examples as u128, shortest as u128),
+            Some((examples, shortest, _)) => (examples as u128, shortest as u128),
             None => (sizes.examples as u128, sizes.shortest as u128),
         };
         match by_tokens {
@@ -165,39 +168,27 @@ impl Config {
 }
 
 impl Data {
-    /// How many examples are generated, and the least tokens of one; nothing for files.
-    fn generated(&self) -> Option<(usize, usize)> {
+    /// How many examples are generated, the least tokens of one, and the keys that say so; nothing
+    /// for files.
+    fn generated(&self) -> Option<(usize, usize, &'static [&'static str])> {
+        const LENGTH: &[&str] = &["data.train_size", "data.min_length"];
+        const SIZE: &[&str] = &["data.train_size"];
         Some(match self {
             Self::Copy(data) | Self::Reverse(data) | Self::Sort(data) => {
-                (data.train_size, data.min_length)
+                (data.train_size, data.min_length, LENGTH)
             }
-            Self::Dates(data) => (data.train_size, 8),
-            Self::Recall(data) => (data.train_size, data.min_keys),
-            Self::ListOps(data) => (data.train_size, data.min_length),
+            Self::Dates(data) => (data.train_size, 8, SIZE),
+            Self::Recall(data) => (data.train_size, data.min_keys, SIZE),
+            Self::ListOps(data) => (data.train_size, data.min_length, LENGTH),
             Self::Documents(data) => (
                 data.train_size,
                 data.min_sentences.saturating_mul(data.min_words),
+                &["data.train_size", "data.min_sentences", "data.min_words"],
             ),
             Self::Phrases(_) | Self::Parallel(_) | Self::Labelled(_) | Self::Plain(_) => {
                 return None;
             }
         })
-    }
-
-    /// Their bytes: a letter and a blank, and a number for each token.
-    fn generated_bytes(&self) -> u128 {
-        let (examples, shortest) = self.generated().unwrap_or_default();
-        examples as u128 * (BYTES_OF_EXAMPLE + 6 * shortest as u128)
-    }
-
-    fn size_keys(&self) -> &'static [&'static str] {
-        match self {
-            Self::Copy(_) | Self::Reverse(_) | Self::Sort(_) | Self::ListOps(_) => {
-                &["data.train_size", "data.min_length"]
-            }
-            Self::Documents(_) => &["data.train_size", "data.min_sentences", "data.min_words"],
-            _ => &["data.train_size"],
-        }
     }
 }
 
@@ -371,39 +362,40 @@ mod tests {
 
     #[test]
     fn too_little_memory_is_told_with_the_keys_to_lower() {
-        let large = config(&format!(
+        let large = format!(
             "{GPT}d_model = 1048576\nlayers = 4096\ncontext = 1\n[training]\nbatch_size = 1\n"
-        ));
-        let said = large.check_memory(DataSizes::default(), 1 << 40);
-        let said = said.expect_err("petabytes").to_string();
-        assert!(
-            said.starts_with("training takes at least 768.0 PiB of memory, and there is 1.0 TiB: "),
-            "{said}"
         );
-        assert!(
-            said.contains("\n  do: lower model.d_model, model.layers, "),
-            "{said}"
-        );
-        assert!(!said.contains("batch_size"), "{said}");
-        let said = large.check_weights(DataSizes::default(), 1 << 40);
-        assert!(said.is_err_and(|error| error.to_string().starts_with("the model takes")));
-
-        let batch = config(&format!("{GPT}[training]\nbatch_size = 1073741824\n"));
-        let said = batch.check_memory(DataSizes::default(), 16 << 30);
-        let said = said.expect_err("a batch of terabytes").to_string();
-        assert!(
-            said.contains("lower training.batch_size, model.context,"),
-            "{said}"
-        );
-
+        let batch = format!("{GPT}[training]\nbatch_size = 1073741824\n");
         let data =
             "[data]\nkind = \"reverse\"\ntrain_size = 1000000000\n[model]\nkind = \"seq2seq\"\n";
-        let said = config(data).check_memory(DataSizes::default(), 16 << 30);
-        let said = said.expect_err("a billion examples").to_string();
-        assert!(
-            said.contains("lower data.train_size, data.min_length,"),
-            "{said}"
-        );
+        for (text, memory, start, keys) in [
+            (
+                large.as_str(),
+                1 << 40,
+                "training takes at least 768.0 PiB of memory, and there is 1.0 TiB: ",
+                "model.d_model, model.layers, model.d_feed_forward, tokenizer.size,",
+            ),
+            (
+                &batch,
+                16 << 30,
+                "training takes at least ",
+                "training.batch_size, model.context,",
+            ),
+            (
+                data,
+                16 << 30,
+                "training takes at least ",
+                "data.train_size, data.min_length,",
+            ),
+        ] {
+            let said = config(text).check_memory(DataSizes::default(), memory);
+            let said = said.expect_err(text).to_string();
+            assert!(said.starts_with(start), "{said}");
+            let help = format!("\n  do: lower {keys} or take a machine");
+            assert!(said.contains(&help), "{said}");
+        }
+        let said = config(&large).check_weights(DataSizes::default(), 1 << 40);
+        assert!(said.is_err_and(|error| error.to_string().starts_with("the model takes")));
     }
 
     #[test]

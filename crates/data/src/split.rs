@@ -74,13 +74,7 @@ impl Split {
         let take = |share: f64| rounded(share, examples.len()).max(least(share));
         let [valid, test] = [take(self.valid), take(self.test)];
         let mut part = vec![Part::Train; examples.len()];
-        for (place, example) in order.into_iter().enumerate() {
-            if place < valid {
-                part[example] = Part::Valid;
-            } else if place < valid + test {
-                part[example] = Part::Test;
-            }
-        }
+        hold_back(&mut part, order.into_iter().take(valid + test), valid);
         self.dealt(examples, &part)
     }
 
@@ -103,12 +97,7 @@ impl Split {
             let valid = rounded(self.valid, order.len());
             let test = rounded(self.test, order.len());
             let kept_back = (valid + test).min(order.len() - 1);
-            for (place, example) in order.into_iter().take(kept_back).enumerate() {
-                part[example] = match place < valid {
-                    true => Part::Valid,
-                    false => Part::Test,
-                };
-            }
+            hold_back(&mut part, order.into_iter().take(kept_back), valid);
         }
         self.dealt(examples, &part)
     }
@@ -178,6 +167,16 @@ enum Part {
     Train,
     Valid,
     Test,
+}
+
+/// The first so many examples are to validate with, the others to test with.
+fn hold_back(part: &mut [Part], examples: impl Iterator<Item = usize>, valid: usize) {
+    for (place, example) in examples.enumerate() {
+        part[example] = match place < valid {
+            true => Part::Valid,
+            false => Part::Test,
+        };
+    }
 }
 
 fn rounded(share: f64, count: usize) -> usize {

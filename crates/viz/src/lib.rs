@@ -8,7 +8,6 @@
 
 mod curves;
 mod error;
-mod escape;
 mod heat;
 mod matrix;
 mod page;
@@ -19,8 +18,8 @@ pub mod units;
 
 pub use curves::{Better, Curve, Curves};
 pub use error::PictureError;
-pub use escape::{escape, visible};
 pub use heat::Heat;
 pub use matrix::Matrix;
 pub use page::{Alignment, AttentionPage, Document, HeadMaps, Part, Sentence, Word};
 pub use shade::Theme;
+pub use text::{escape, visible};

@@ -118,40 +118,35 @@ fn stack(
 }
 
 fn document() -> Result<Part, Failed> {
-    let sentence = |weight: f32, text: &str, strong: &str| {
-        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-        let rest = 0.4 / words.len() as f32;
-        let word = |text: String| Word {
-            weight: if text == strong { 0.6 + rest } else { rest },
-            text,
-        };
-        Sentence {
-            weight,
-            words: words.into_iter().map(word).collect(),
-        }
-    };
-    let sentences = vec![
-        sentence(
-            0.07,
-            "i went to see it with two friends on a rainy evening .",
-            "rainy",
-        ),
-        sentence(
+    let sentences = [
+        (0.07, "i went to see it on a rainy evening .", "rainy"),
+        (
             0.52,
             "what a <wonderful> film , warm & funny from its first minute to its last !",
             "<wonderful>",
         ),
-        sentence(0.02, "the popcorn was salty .", "salty"),
-        sentence(0.31, "这 部 电影 很 精彩 , 我 会 再 看 一 遍 。", "精彩"),
-        sentence(
+        (0.02, "the popcorn was salty .", "salty"),
+        (0.31, "这 部 电影 很 精彩 , 我 会 再 看 一 遍 。", "精彩"),
+        (
             0.08,
-            "some scenes in the middle are a little long , though nobody around us seemed to mind , and when the lights went on again most of them stayed where they were until the very end of the credits .",
+            "some scenes in the middle are a little long , though nobody around us seemed to mind , \
+             and when the lights went on again most of them stayed where they were until the end .",
             "long",
         ),
-        sentence(0.0, "", ""),
+        (0.0, "", ""),
     ];
+    let sentences = sentences.map(|(weight, text, strong)| {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let rest = 0.4 / words.len() as f32;
+        let word = |text: &&str| Word {
+            text: (*text).to_owned(),
+            weight: if *text == strong { 0.6 + rest } else { rest },
+        };
+        let words = words.iter().map(word).collect();
+        Sentence { weight, words }
+    });
     let classes = vec![("negative".to_owned(), 0.06), ("positive".to_owned(), 0.94)];
-    let document = Document::new("Review 17", sentences)?;
+    let document = Document::new("Review 17", sentences.to_vec())?;
     Ok(Part::Document(document.with_classes(classes)))
 }
 

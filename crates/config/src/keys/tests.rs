@@ -20,22 +20,29 @@ fn kinds() -> Vec<(&'static str, Option<&'static Variant>, &'static [Key])> {
     SECTIONS.iter().flat_map(of).collect()
 }
 
-/// A file with one section of this kind, and this line in it. What fits together is not asked.
+/// A file with one section of this kind and this line in it, whose model and data are of one kind.
 fn file(section: &str, kind: Option<&Variant>, line: &str) -> String {
-    let mut sections = vec![("data", "reverse"), ("model", "transformer")];
-    sections.retain(|(name, _)| *name != section);
-    let mut text = format!("[{section}]\n{line}\n");
-    let needed = |key: &&Key| matches!(key.presence, Presence::Required);
-    if let Some(kind) = kind {
-        text += &format!("kind = \"{}\"\n", kind.word);
-        for key in kind.keys.iter().filter(needed) {
-            if !line.starts_with(key.name) {
-                text += &format!("{} = \"a\"\n", key.name);
-            }
-        }
-    }
-    for (name, kind) in sections {
-        text += &format!("[{name}]\nkind = \"{kind}\"\n");
+    let word = kind.map_or("", |kind| kind.word);
+    let (data, model) = match (section, word) {
+        ("data", "listops" | "documents" | "labelled") => (word, "classifier"),
+        ("data", "plain") => (word, "gpt"),
+        ("data", word) => (word, "transformer"),
+        ("model", "han") => ("documents", word),
+        ("model", "classifier") => ("listops", word),
+        ("model", "gpt") => ("plain", word),
+        ("model", word) => ("reverse", word),
+        _ => ("reverse", "transformer"),
+    };
+    let own = |name: &str| if name == section { line } else { "" };
+    let train = match data {
+        "plain" | "parallel" | "labelled" if !line.starts_with("train =") => "train = \"a\"\n",
+        _ => "",
+    };
+    let mut text = format!("[data]\nkind = \"{data}\"\n{train}{}\n", own("data"));
+    text += &format!("[model]\nkind = \"{model}\"\n{}\n", own("model"));
+    if !matches!(section, "data" | "model") {
+        let kind = kind.map_or(String::new(), |kind| format!("kind = \"{}\"\n", kind.word));
+        text += &format!("[{section}]\n{kind}{line}\n");
     }
     text
 }
@@ -228,34 +235,6 @@ fn integer_lines() -> Vec<Line> {
     lines
 }
 
-/// A file with this line, whose model and data are of one kind.
-fn file_that_fits(section: &str, kind: Option<&Variant>, line: &str) -> String {
-    let word = kind.map_or("", |kind| kind.word);
-    let (data, model) = match (section, word) {
-        ("data", "listops" | "documents" | "labelled") => (word, "classifier"),
-        ("data", "plain") => (word, "gpt"),
-        ("data", word) => (word, "transformer"),
-        ("model", "han") => ("documents", word),
-        ("model", "classifier") => ("listops", word),
-        ("model", "gpt") => ("plain", word),
-        ("model", word) => ("reverse", word),
-        _ => ("reverse", "transformer"),
-    };
-    let mut text = String::new();
-    let own = |name: &str| if name == section { line } else { "" };
-    let train = match data {
-        "plain" | "parallel" | "labelled" => "train = \"a.txt\"\n",
-        _ => "",
-    };
-    text += &format!("[data]\nkind = \"{data}\"\n{train}{}\n", own("data"));
-    text += &format!("[model]\nkind = \"{model}\"\n{}\n", own("model"));
-    if !matches!(section, "data" | "model") {
-        let kind = kind.map_or(String::new(), |kind| format!("kind = \"{}\"\n", kind.word));
-        text += &format!("[{section}]\n{kind}{line}\n");
-    }
-    text
-}
-
 /// What is absurd, or the upper bound of its key, is refused by name, or fits and can be counted:
 /// at once, and without an overflow or a panic.
 #[test]
@@ -286,7 +265,7 @@ fn absurd_and_largest_sizes_are_refused_by_name_or_counted() {
             let text = line
                 .text
                 .replace("VALUE", if value == "MOST" { &most } else { value });
-            let text = file_that_fits(line.section, line.kind, &text);
+            let text = file(line.section, line.kind, &text);
             match Config::parse("a.toml", &text, &[]) {
                 Ok(config) => {
                     for sizes in [all, crate::DataSizes::default()] {

@@ -7,20 +7,12 @@ mod run;
 mod tokenizer;
 pub(crate) mod training;
 
-pub use self::data::{
-    Data, Dates, Direction, Documents, Files, Format, Labelled, ListOps, Parallel, Phrases, Plain,
-    Recall, Sentences, Sequences, Task,
-};
-pub use self::decoding::{Beam, Decoding, Sample, Strategy};
-pub use self::learning::{
-    Adam, AdamW, ClipAt, Clipping, ConstantSchedule, CosineSchedule, InverseSquareRootSchedule,
-    NoamSchedule, Optimizer, PlateauSchedule, Schedule, Sgd,
-};
-pub use self::run::{Backend, Run};
-pub use self::tokenizer::{BpeTokens, CharTokens, Tokenizer, Vocabulary, WordRule, WordTokens};
-pub use self::training::{
-    BatchBy, BleuTokenizer, FixedScale, LossScale, Metric, Training, Validation,
-};
+pub use self::data::*;
+pub use self::decoding::*;
+pub use self::learning::*;
+pub use self::run::*;
+pub use self::tokenizer::*;
+pub use self::training::*;
 pub use zoo_spec::{
     Activation, Alignment, Cell, ClassifierSpec, Feeding, GptSpec, HanSpec, LayerSpec,
     LearnedPositions, Model, Norm, Pooling, PositionEncoding, RotaryPositions, Seq2SeqSpec,

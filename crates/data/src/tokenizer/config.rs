@@ -2,7 +2,7 @@
 
 use zoo_config::WordRule;
 
-use super::special::SPECIAL_TOKENS;
+use super::SPECIAL_TOKENS;
 use crate::DataError;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

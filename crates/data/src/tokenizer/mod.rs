@@ -8,7 +8,6 @@
 mod caught;
 mod config;
 mod pair;
-mod special;
 mod train;
 
 use std::fs;
@@ -22,9 +21,24 @@ use zoo_spec::Printable;
 use self::caught::caught;
 pub use self::config::TokenizerConfig;
 pub use self::pair::PairTokenizers;
-use self::special::is_silent;
-pub use self::special::{BEGIN, END, PAD, SPECIAL_TOKENS, UNKNOWN};
 use crate::DataError;
+
+/// Fills up what is shorter than its neighbours.
+pub const PAD: u32 = 0;
+/// Stands for what is not in the vocabulary.
+pub const UNKNOWN: u32 = 1;
+/// What a text that is to be written begins with.
+pub const BEGIN: u32 = 2;
+/// What it ends with.
+pub const END: u32 = 3;
+
+/// How they are written, in the order of their ids.
+pub const SPECIAL_TOKENS: [&str; 4] = ["<pad>", "<unk>", "<s>", "</s>"];
+
+/// Whether a token stands for nothing that is in a text. An unknown one stands for something.
+fn is_silent(id: u32) -> bool {
+    matches!(id, PAD | BEGIN | END)
+}
 
 /// Texts for which a thread is started.
 const TEXTS_OF_THREAD: usize = 64;

@@ -26,8 +26,7 @@ use tokenizers::{
 use zoo_config::WordRule;
 
 use super::config::{TokenizerConfig, TokenizerKind};
-use super::special::SPECIAL_TOKENS;
-use super::{Tokenizer, UNKNOWN, failed};
+use super::{SPECIAL_TOKENS, Tokenizer, UNKNOWN, failed};
 use crate::DataError;
 
 /// What a space at the beginning of a piece is written as.

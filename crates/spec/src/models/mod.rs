@@ -80,51 +80,53 @@ impl Model {
         }
     }
 
-    /// Sets every key that is omitted and follows from others.
-    pub fn resolve(&mut self) {
+    /// `layers`, and the numbers that encoder and decoder have of their own.
+    fn layers_mut(&mut self) -> Option<(&mut usize, [&mut Option<usize>; 2])> {
         match self {
             Self::Transformer(model) => {
-                let [encoder, decoder] = model.encoder_and_decoder_layers();
-                model.encoder_layers = Some(encoder);
-                model.decoder_layers = Some(decoder);
-                model.d_feed_forward.get_or_insert(4 * model.d_model);
-                model.positions.resolve(None);
+                let own = [&mut model.encoder_layers, &mut model.decoder_layers];
+                Some((&mut model.layers, own))
             }
             Self::Seq2Seq(model) => {
-                let [encoder, decoder] = model.encoder_and_decoder_layers();
-                model.encoder_layers = Some(encoder);
-                model.decoder_layers = Some(decoder);
+                let own = [&mut model.encoder_layers, &mut model.decoder_layers];
+                Some((&mut model.layers, own))
             }
-            Self::Han(_) => {}
-            Self::Gpt(model) => {
-                model.d_feed_forward.get_or_insert(4 * model.d_model);
-                model.positions.resolve(Some(model.context));
-            }
-            Self::Classifier(model) => {
-                model.d_feed_forward.get_or_insert(4 * model.d_model);
-                model.positions.resolve(None);
+            Self::Han(_) | Self::Gpt(_) | Self::Classifier(_) => None,
+        }
+    }
+
+    /// Sets every key that is omitted and follows from others.
+    pub fn resolve(&mut self) {
+        if let Some((layers, own)) = self.layers_mut() {
+            for own in own {
+                own.get_or_insert(*layers);
             }
         }
+        let (d_feed_forward, d_model, positions, context) = match self {
+            Self::Transformer(it) => (&mut it.d_feed_forward, it.d_model, &mut it.positions, None),
+            Self::Classifier(it) => (&mut it.d_feed_forward, it.d_model, &mut it.positions, None),
+            Self::Gpt(it) => {
+                let context = Some(it.context);
+                (
+                    &mut it.d_feed_forward,
+                    it.d_model,
+                    &mut it.positions,
+                    context,
+                )
+            }
+            Self::Seq2Seq(_) | Self::Han(_) => return,
+        };
+        d_feed_forward.get_or_insert(4 * d_model);
+        positions.resolve(context);
     }
 
     /// Sets `layers` to the encoder's where encoder and decoder both have a number of their own:
     /// the default would contradict them in a file that is written out.
     pub fn settle_layers(&mut self) {
-        let (layers, both) = match self {
-            Self::Transformer(model) => (
-                &mut model.layers,
-                [model.encoder_layers, model.decoder_layers],
-            ),
-            Self::Seq2Seq(model) => (
-                &mut model.layers,
-                [model.encoder_layers, model.decoder_layers],
-            ),
-            Self::Han(_) | Self::Gpt(_) | Self::Classifier(_) => return,
-        };
-        if let [Some(encoder), Some(decoder)] = both
-            && *layers != decoder
+        if let Some((layers, [Some(encoder), Some(decoder)])) = self.layers_mut()
+            && layers != decoder
         {
-            *layers = encoder;
+            *layers = *encoder;
         }
     }
 }
