@@ -66,9 +66,12 @@ pub fn docs() -> String {
                 for kind in *kinds {
                     let _ = writeln!(text, "- `{}`: {}", kind.word, kind.about.trim());
                 }
-                for (words, keys) in by_keys(kinds) {
+                // Kinds that have the very same keys are described together.
+                let kinds = kinds.iter().map(|kind| (rows(kind.keys), kind));
+                for (_, kinds) in grouped(kinds) {
+                    let words: Vec<&str> = kinds.iter().map(|kind| kind.word).collect();
                     let _ = write!(text, "\n### {} of {}\n", section.name, quoted(&words));
-                    table(&mut text, keys, &mut choices);
+                    table(&mut text, kinds[0].keys, &mut choices);
                 }
             }
         }
@@ -81,24 +84,16 @@ pub fn docs() -> String {
     text
 }
 
-/// Kinds that have the very same keys, together.
-fn by_keys(kinds: &'static [Variant]) -> Vec<(Vec<&'static str>, &'static [Key])> {
-    let mut groups: Vec<(Vec<_>, &'static [Key])> = vec![];
-    for kind in kinds {
-        let group = groups
-            .iter_mut()
-            .find(|(_, keys)| are_same(keys, kind.keys));
-        match group {
-            Some((words, _)) => words.push(kind.word),
-            None => groups.push((vec![kind.word], kind.keys)),
+/// Values with the same key, together, in the order of the first of each.
+fn grouped<K: PartialEq, V>(pairs: impl Iterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
+    let mut groups: Vec<(K, Vec<V>)> = vec![];
+    for (key, value) in pairs {
+        match groups.iter_mut().find(|(other, _)| *other == key) {
+            Some((_, values)) => values.push(value),
+            None => groups.push((key, vec![value])),
         }
     }
     groups
-}
-
-fn are_same(some: &[Key], others: &[Key]) -> bool {
-    let said = |key: &Key| (key.name, key.about, values(&key.values), default(key));
-    some.iter().map(said).eq(others.iter().map(said))
 }
 
 fn quoted(words: &[&str]) -> String {
@@ -107,15 +102,8 @@ fn quoted(words: &[&str]) -> String {
 }
 
 fn by_data(of_data: fn(&str) -> &'static str) -> String {
-    let kinds = crate::Data::KINDS;
-    let mut groups: Vec<(&str, Vec<&str>)> = vec![];
-    for kind in kinds {
-        let word = of_data(kind.word);
-        match groups.iter_mut().find(|(other, _)| *other == word) {
-            Some((_, data)) => data.push(kind.word),
-            None => groups.push((word, vec![kind.word])),
-        }
-    }
+    let kinds = crate::Data::KINDS.iter();
+    let groups = grouped(kinds.map(|kind| (of_data(kind.word), kind.word)));
     let groups: Vec<_> = groups
         .iter()
         .map(|(word, data)| format!("`{word}` for {}", quoted(data)))
@@ -125,21 +113,22 @@ fn by_data(of_data: fn(&str) -> &'static str) -> String {
 
 fn table(text: &mut String, keys: &'static [Key], choices: &mut Vec<&'static Choice>) {
     text.push_str("\n| key | values | default | |\n|---|---|---|---|\n");
+    text.push_str(&rows(keys));
     for key in keys {
         if let Values::Choice(choice) = key.values
             && !choices.iter().any(|other| other.name == choice.name)
         {
             choices.push(choice);
         }
-        let _ = writeln!(
-            text,
-            "| `{}` | {} | {} | {} |",
-            key.name,
-            values(&key.values),
-            default(key),
-            cell(key.about)
-        );
     }
+}
+
+fn rows(keys: &[Key]) -> String {
+    let row = |key: &Key| {
+        let (values, default, about) = (values(&key.values), default(key), cell(key.about));
+        format!("| `{}` | {values} | {default} | {about} |\n", key.name)
+    };
+    keys.iter().map(row).collect()
 }
 
 /// What may not stand in a table's cell as it is.

@@ -130,11 +130,6 @@ impl Config {
         })?;
         Ok((config, tree))
     }
-
-    /// The config as a file that reads back to the same, every default written out.
-    pub fn to_toml(&self) -> String {
-        write::resolved(self)
-    }
 }
 
 fn refuse(mut mistakes: Vec<Mistake>) -> Result<(), ConfigError> {

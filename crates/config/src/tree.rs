@@ -233,16 +233,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_toml_is_told_where() {
-        let error = Node::parse_file("a.toml", "[run]\nname = \n").expect_err("no value");
-        let said = error.to_string();
-        assert!(said.starts_with("a.toml:2:"), "{said}");
-        assert!(said.contains("this is not TOML"), "{said}");
-        let error = Node::parse_file("a.toml", "[run]\nseed = 1\nseed = 2").expect_err("twice");
-        let said = error.to_string();
-        assert!(said.starts_with("a.toml:3:1"), "{said}");
-    }
-    #[test]
     fn the_mark_put_first_is_not_toml() {
         let tree = Node::parse_file("a.toml", "\u{feff}[run]\nname = \"a\"").expect("it is TOML");
         assert!(tree.find("run.name").is_some());

@@ -8,19 +8,21 @@ use crate::Config;
 use crate::keys::{Body, Key, Presence, Section, Values, Variant};
 use crate::sections::SECTIONS;
 
-/// The config as a file that reads back to the same.
-pub(crate) fn resolved(config: &Config) -> String {
-    let write_key = |text: &mut String, key: &Key, value: Option<&Value>, _: &Table| {
-        let _ = match (value, key.presence) {
-            (Some(value), _) => writeln!(text, "{} = {}", key.name, inline(value, &key.values)),
-            (None, Presence::Optional(meaning)) => {
-                writeln!(text, "# {} is not set: {meaning}", key.name)
-            }
-            (None, Presence::Usual | Presence::Required) => Ok(()),
+impl Config {
+    /// The config as a file that reads back to the same, every default written out.
+    pub fn to_toml(&self) -> String {
+        let write_key = |text: &mut String, key: &Key, value: Option<&Value>, _: &Table| {
+            let name = key.name;
+            let _ = match (value, key.presence) {
+                (Some(value), _) => writeln!(text, "{name} = {}", inline(value, &key.values)),
+                (None, Presence::Optional(meaning)) => {
+                    writeln!(text, "# {name} is not set: {meaning}")
+                }
+                (None, Presence::Usual | Presence::Required) => Ok(()),
+            };
         };
-    };
-    let no_comment = |_: &mut String, _: &Section, _: Option<&Variant>| {};
-    sections(config, config, no_comment, write_key)
+        sections(self, self, |_, _, _| {}, write_key)
+    }
 }
 
 /// The config with a comment for each key; what `resolved` fills in is one, too.

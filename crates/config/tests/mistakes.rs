@@ -36,7 +36,7 @@ fn every_mistake_is_told_with_its_place_and_what_is_allowed() {
         }
         count += 1;
     }
-    assert_eq!(count, 85);
+    assert_eq!(count, 87);
 }
 
 #[test]

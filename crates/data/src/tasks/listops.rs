@@ -11,72 +11,48 @@
 use std::fmt;
 
 use zoo_config::ListOps;
-use zoo_spec::{Draw, words};
+use zoo_spec::Draw;
 
 use super::Generate;
 use super::parts::parts;
 use crate::{DataError, Labelled, Parts};
 
-words! {
-    /// What is done with a list of digits.
-    pub enum Operation: "operation" {
-        /// The largest.
-        Max = "MAX",
-        /// The least.
-        Min = "MIN",
-        /// The one in the middle, rounded down between two.
-        Median = "MED",
-        /// The last digit of their sum.
-        SumModulo = "SM",
-    }
-}
+/// What is done with digits, which are sorted, and how it is written.
+type Operation = (&'static str, fn(&[u8]) -> u8);
 
-impl Operation {
-    fn of(self, digits: &[u8]) -> u8 {
-        let mut sorted = digits.to_vec();
-        sorted.sort_unstable();
-        match (self, sorted.as_slice()) {
-            (_, []) => 0,
-            (Self::Max, [.., last]) => *last,
-            (Self::Min, [first, ..]) => *first,
-            (Self::Median, sorted) => {
-                let middle = sorted.len() / 2;
-                match sorted.len() % 2 {
-                    1 => sorted[middle],
-                    _ => (sorted[middle - 1] + sorted[middle]) / 2,
-                }
-            }
-            (Self::SumModulo, sorted) => {
-                let sum: u32 = sorted.iter().map(|digit| u32::from(*digit)).sum();
-                (sum % 10) as u8
-            }
-        }
-    }
-}
+const OPERATIONS: [Operation; 4] = [
+    ("MAX", |sorted| sorted[sorted.len() - 1]),
+    ("MIN", |sorted| sorted[0]),
+    ("MED", |sorted| {
+        let last = sorted.len() - 1;
+        (sorted[last / 2] + sorted[last.div_ceil(2)]) / 2
+    }),
+    ("SM", |sorted| {
+        let sum: u32 = sorted.iter().map(|digit| u32::from(*digit)).sum();
+        (sum % 10) as u8
+    }),
+];
 
-/// A digit, or an operation on expressions.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Expression {
-    /// 0 to 9.
+enum Expression {
     Digit(u8),
-    /// What is done with what.
     List(Operation, Vec<Expression>),
 }
 
 impl Expression {
     /// What it comes to, 0 to 9.
-    pub fn value(&self) -> u8 {
+    fn value(&self) -> u8 {
         match self {
             Self::Digit(digit) => *digit,
-            Self::List(operation, inner) => {
-                let digits: Vec<u8> = inner.iter().map(Self::value).collect();
-                operation.of(&digits)
+            Self::List((_, operation), inner) => {
+                let mut digits: Vec<u8> = inner.iter().map(Self::value).collect();
+                digits.sort_unstable();
+                operation(&digits)
             }
         }
     }
 
     /// How many words it is written with.
-    pub fn words(&self) -> usize {
+    fn words(&self) -> usize {
         match self {
             Self::Digit(_) => 1,
             Self::List(_, inner) => 2 + inner.iter().map(Self::words).sum::<usize>(),
@@ -88,8 +64,8 @@ impl fmt::Display for Expression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Digit(digit) => write!(f, "{digit}"),
-            Self::List(operation, inner) => {
-                write!(f, "[{}", operation.word())?;
+            Self::List((word, _), inner) => {
+                write!(f, "[{word}")?;
                 for expression in inner {
                     write!(f, " {expression}")?;
                 }
@@ -149,7 +125,7 @@ fn expression(task: &ListOps, draw: &mut Draw) -> Option<Expression> {
 
 /// A list of digits of at most that many words.
 fn list(draw: &mut Draw, arguments: usize, words: usize) -> Expression {
-    let operation = *draw.choose(&Operation::ALL);
+    let operation = *draw.choose(&OPERATIONS);
     let count = draw.within(2, arguments.min(words - 2));
     let digit = |_| Expression::Digit(draw.below(10) as u8);
     Expression::List(operation, (0..count).map(digit).collect())

@@ -14,7 +14,6 @@ mod sequences;
 pub use zoo_config::{Dates, Direction, Documents, ListOps, Phrases, Recall, Sequences};
 
 pub use self::documents::{KeyWord, MarkedDocument};
-pub use self::listops::{Expression, Operation};
 pub use self::phrases::phrases;
 pub use self::sequences::Arrangement;
 use crate::{DataError, Parts};

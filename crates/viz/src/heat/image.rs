@@ -75,66 +75,75 @@ fn spaced(labels: &[String], cell: usize, room: usize) -> impl Iterator<Item = (
     labels.iter().enumerate().step_by(every)
 }
 
-pub(super) fn draw(heat: &Heat<'_>, theme: Theme) -> Result<Vec<u8>, PictureError> {
-    let (rows, columns) = (heat.weights.rows(), heat.weights.columns());
-    let cell = (SIDE / rows.max(columns)).clamp(2, 40);
-    let dot = if cell < 20 { 1 } else { 2 };
-    let line = dot * letters::SIZE;
-    let text_width = |text: &str| dot * letters::width(text);
-    let widest = |labels: &[String]| labels.iter().map(|text| text_width(text)).max();
-    let (queries, keys) = (labels(heat.queries), labels(heat.keys));
-    let (lowest, most) = heat.weights.scale();
-    let (lowest_text, most_text) = (number(f64::from(lowest)), number(f64::from(most)));
+impl Heat<'_> {
+    /// As a PNG file. Tokens in ASCII or Latin-1 are at its sides; in place of others is `#` and
+    /// the number of their place, since letters of all languages would need a font. Its text
+    /// chunks have the title and all tokens whole.
+    ///
+    /// # Errors
+    ///
+    /// If the matrix is too large for an image.
+    pub fn to_png(&self, theme: Theme) -> Result<Vec<u8>, PictureError> {
+        let (rows, columns) = (self.weights.rows(), self.weights.columns());
+        let cell = (SIDE / rows.max(columns)).clamp(2, 40);
+        let dot = if cell < 20 { 1 } else { 2 };
+        let line = dot * letters::SIZE;
+        let text_width = |text: &str| dot * letters::width(text);
+        let widest = |labels: &[String]| labels.iter().map(|text| text_width(text)).max();
+        let (queries, keys) = (labels(self.queries), labels(self.keys));
+        let (lowest, most) = self.weights.scale();
+        let (lowest_text, most_text) = (number(f64::from(lowest)), number(f64::from(most)));
 
-    let left = MARGIN + widest(&queries).unwrap_or(0) + GAP;
-    // Labels that fit above their columns lie there; otherwise all of them stand.
-    let widest_key = widest(&keys).unwrap_or(0);
-    let lie = widest_key + 2 <= cell;
-    let top = MARGIN + if lie { line } else { widest_key } + GAP;
-    let grid = (columns * cell, rows * cell);
-    let scale_width = grid.0.clamp(120, 320);
-    let width = left + grid.0.max(scale_width) + MARGIN;
-    let scale_top = top + grid.1 + MARGIN;
-    let height = scale_top + SCALE_HEIGHT + GAP + line + MARGIN;
+        let left = MARGIN + widest(&queries).unwrap_or(0) + GAP;
+        // Labels that fit above their columns lie there; otherwise all of them stand.
+        let widest_key = widest(&keys).unwrap_or(0);
+        let lie = widest_key + 2 <= cell;
+        let top = MARGIN + if lie { line } else { widest_key } + GAP;
+        let grid = (columns * cell, rows * cell);
+        let scale_width = grid.0.clamp(120, 320);
+        let width = left + grid.0.max(scale_width) + MARGIN;
+        let scale_top = top + grid.1 + MARGIN;
+        let height = scale_top + SCALE_HEIGHT + GAP + line + MARGIN;
 
-    let mut canvas = Canvas {
-        width,
-        pixels: theme.page().repeat(width * height),
-        ink: theme.ink(),
-        dot,
-    };
-    for (row, text) in spaced(&queries, cell, line + 2) {
-        let middle = top + row * cell + cell / 2;
-        canvas.write((left - GAP - text_width(text), middle - line / 2), text);
-    }
-    for (column, text) in spaced(&keys, cell, if lie { 1 } else { line + 2 }) {
-        let middle = left + column * cell + cell / 2;
-        match lie {
-            true => canvas.write((middle - text_width(text) / 2, MARGIN), text),
-            false => canvas.write_upwards((middle - line / 2, top - GAP), text),
-        }
-    }
-    for row in 0..rows {
-        for column in 0..columns {
-            let share = heat.weights.share(heat.weights.at(row, column));
-            let corner = (left + column * cell, top + row * cell);
-            canvas.fill(corner, (cell, cell), theme.shade(share));
-        }
-    }
-    for x in 0..scale_width {
-        let share = x as f32 / (scale_width - 1) as f32;
-        let share = if lowest < 0.0 {
-            2.0 * share - 1.0
-        } else {
-            share
+        let mut canvas = Canvas {
+            width,
+            pixels: theme.page().repeat(width * height),
+            ink: theme.ink(),
+            dot,
         };
-        canvas.fill((left + x, scale_top), (1, SCALE_HEIGHT), theme.shade(share));
+        for (row, text) in spaced(&queries, cell, line + 2) {
+            let middle = top + row * cell + cell / 2;
+            canvas.write((left - GAP - text_width(text), middle - line / 2), text);
+        }
+        for (column, text) in spaced(&keys, cell, if lie { 1 } else { line + 2 }) {
+            let middle = left + column * cell + cell / 2;
+            match lie {
+                true => canvas.write((middle - text_width(text) / 2, MARGIN), text),
+                false => canvas.write_upwards((middle - line / 2, top - GAP), text),
+            }
+        }
+        for row in 0..rows {
+            for column in 0..columns {
+                let share = self.weights.share(self.weights.at(row, column));
+                let corner = (left + column * cell, top + row * cell);
+                canvas.fill(corner, (cell, cell), theme.shade(share));
+            }
+        }
+        for x in 0..scale_width {
+            let share = x as f32 / (scale_width - 1) as f32;
+            let share = if lowest < 0.0 {
+                2.0 * share - 1.0
+            } else {
+                share
+            };
+            canvas.fill((left + x, scale_top), (1, SCALE_HEIGHT), theme.shade(share));
+        }
+        let y = scale_top + SCALE_HEIGHT + GAP;
+        canvas.write((left, y), &lowest_text);
+        let last = left + scale_width - text_width(&most_text);
+        canvas.write((last, y), &most_text);
+        encode(self, &canvas, (width, height))
     }
-    let y = scale_top + SCALE_HEIGHT + GAP;
-    canvas.write((left, y), &lowest_text);
-    let last = left + scale_width - text_width(&most_text);
-    canvas.write((last, y), &most_text);
-    encode(heat, &canvas, (width, height))
 }
 
 fn encode(

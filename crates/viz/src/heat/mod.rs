@@ -38,24 +38,6 @@ impl<'a> Heat<'a> {
             weights,
         })
     }
-
-    /// As an SVG that stands alone and suits light and dark pages, with the tokens at its
-    /// sides and a scale below.
-    pub fn to_svg(&self) -> String {
-        svg::draw(self)
-    }
-
-    /// As a PNG file. Tokens in ASCII or Latin-1 are at its sides; in place of others is `#` and
-    /// the number of their place, since letters of all languages would need a font. Its text
-    /// chunks have the title and all tokens whole.
-    ///
-    /// # Errors
-    ///
-    /// If the matrix is too large for an image.
-    #[cfg(feature = "png")]
-    pub fn to_png(&self, theme: crate::Theme) -> Result<Vec<u8>, PictureError> {
-        image::draw(self, theme)
-    }
 }
 
 /// Whether a matrix of a layer and a head, from 1, has a row and a column for each token.

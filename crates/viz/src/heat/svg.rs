@@ -25,69 +25,73 @@ const MOST_TITLES: usize = 2_500;
 /// Letters of a label; the rest of a longer one is left out.
 const LETTERS: usize = 24;
 
-pub(super) fn draw(heat: &Heat<'_>) -> String {
-    let (rows, columns) = (heat.weights.rows(), heat.weights.columns());
-    // Labels need 14 units; few cells can be larger.
-    let cell = (420.0 / rows.max(columns) as f64).clamp(14.0, 30.0);
-    let label = |token: &String| shortened(&visible(token), LETTERS);
-    let queries: Vec<String> = heat.queries.iter().map(label).collect();
-    let keys: Vec<String> = heat.keys.iter().map(label).collect();
-    let widest = |labels: &[String]| labels.iter().map(|text| width(text)).fold(0.0, f64::max);
-    let (sine, cosine) = LEAN.to_radians().sin_cos();
-    let left = MARGIN + widest(&queries) + 8.0;
-    let top = TITLE + widest(&keys) * sine + 18.0;
-    let grid = (columns as f64 * cell, rows as f64 * cell);
-    // The last label leans out of the grid to the right.
-    let lean = (0..columns).rev().zip(keys.iter().rev());
-    let lean = lean.map(|(at, text)| (at as f64 + 0.5) * cell + width(text) * cosine + 8.0);
-    let right = lean.fold(grid.0.max(170.0), f64::max);
-    let title_width = width(&heat.title) * 1.3 + MARGIN;
-    let total = (
-        (left + right + MARGIN).max(title_width),
-        top + grid.1 + SCALE,
-    );
+impl Heat<'_> {
+    /// As an SVG that stands alone and suits light and dark pages, with the tokens at its
+    /// sides and a scale below.
+    pub fn to_svg(&self) -> String {
+        let (rows, columns) = (self.weights.rows(), self.weights.columns());
+        // Labels need 14 units; few cells can be larger.
+        let cell = (420.0 / rows.max(columns) as f64).clamp(14.0, 30.0);
+        let label = |token: &String| shortened(&visible(token), LETTERS);
+        let queries: Vec<String> = self.queries.iter().map(label).collect();
+        let keys: Vec<String> = self.keys.iter().map(label).collect();
+        let widest = |labels: &[String]| labels.iter().map(|text| width(text)).fold(0.0, f64::max);
+        let (sine, cosine) = LEAN.to_radians().sin_cos();
+        let left = MARGIN + widest(&queries) + 8.0;
+        let top = TITLE + widest(&keys) * sine + 18.0;
+        let grid = (columns as f64 * cell, rows as f64 * cell);
+        // The last label leans out of the grid to the right.
+        let lean = (0..columns).rev().zip(keys.iter().rev());
+        let lean = lean.map(|(at, text)| (at as f64 + 0.5) * cell + width(text) * cosine + 8.0);
+        let right = lean.fold(grid.0.max(170.0), f64::max);
+        let title_width = width(&self.title) * 1.3 + MARGIN;
+        let total = (
+            (left + right + MARGIN).max(title_width),
+            top + grid.1 + SCALE,
+        );
 
-    let title = escape(&heat.title);
-    let mut svg = format!(
-        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {:.0} {:.0}" width="{0:.0}" height="{1:.0}" role="img" aria-label="{title}">
+        let title = escape(&self.title);
+        let mut svg = format!(
+            r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {:.0} {:.0}" width="{0:.0}" height="{1:.0}" role="img" aria-label="{title}">
 <style>{}</style>
 <text class="zoo-title" x="{MARGIN}" y="20">{title}</text>
 "#,
-        total.0,
-        total.1,
-        style(),
-    );
-    for (at, text) in queries.iter().enumerate() {
+            total.0,
+            total.1,
+            style(),
+        );
+        for (at, text) in queries.iter().enumerate() {
+            let _ = writeln!(
+                svg,
+                r#"<text class="zoo-text" x="{:.1}" y="{:.1}" text-anchor="end">{}</text>"#,
+                left - 6.0,
+                top + (at as f64 + 0.5) * cell + 4.0,
+                escape(text)
+            );
+        }
+        for (at, text) in keys.iter().enumerate() {
+            let (x, y) = (left + (at as f64 + 0.5) * cell, top - 6.0);
+            // A single letter has room enough to stand upright.
+            let place = match text.chars().count() {
+                1 => format!(r#"x="{x:.1}" y="{y:.1}" text-anchor="middle""#),
+                _ => format!(
+                    r#"transform="translate({:.1} {y:.1}) rotate(-{LEAN})""#,
+                    x + 3.0
+                ),
+            };
+            let text = escape(text);
+            let _ = writeln!(svg, r#"<text class="zoo-text" {place}>{text}</text>"#);
+        }
         let _ = writeln!(
             svg,
-            r#"<text class="zoo-text" x="{:.1}" y="{:.1}" text-anchor="end">{}</text>"#,
-            left - 6.0,
-            top + (at as f64 + 0.5) * cell + 4.0,
-            escape(text)
+            r#"<rect class="s0" x="{left:.1}" y="{top:.1}" width="{:.1}" height="{:.1}"/>"#,
+            grid.0, grid.1
         );
+        cells(&mut svg, self, (left, top), cell);
+        scale(&mut svg, self, (left, top + grid.1 + 16.0));
+        svg.push_str("</svg>\n");
+        svg
     }
-    for (at, text) in keys.iter().enumerate() {
-        let (x, y) = (left + (at as f64 + 0.5) * cell, top - 6.0);
-        // A single letter has room enough to stand upright.
-        let place = match text.chars().count() {
-            1 => format!(r#"x="{x:.1}" y="{y:.1}" text-anchor="middle""#),
-            _ => format!(
-                r#"transform="translate({:.1} {y:.1}) rotate(-{LEAN})""#,
-                x + 3.0
-            ),
-        };
-        let text = escape(text);
-        let _ = writeln!(svg, r#"<text class="zoo-text" {place}>{text}</text>"#);
-    }
-    let _ = writeln!(
-        svg,
-        r#"<rect class="s0" x="{left:.1}" y="{top:.1}" width="{:.1}" height="{:.1}"/>"#,
-        grid.0, grid.1
-    );
-    cells(&mut svg, heat, (left, top), cell);
-    scale(&mut svg, heat, (left, top + grid.1 + 16.0));
-    svg.push_str("</svg>\n");
-    svg
 }
 
 fn class(share: f32) -> i32 {

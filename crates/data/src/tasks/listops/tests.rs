@@ -2,20 +2,25 @@ use super::*;
 
 #[test]
 fn values_by_hand() {
+    let [max, min, median, sum] = OPERATIONS;
+    let list = |operation: Operation, digits: &[u8]| {
+        let digits = digits.iter().map(|digit| Expression::Digit(*digit));
+        Expression::List(operation, digits.collect())
+    };
     for (operation, digits, value) in [
-        (Operation::Max, &[2, 9, 4, 0][..], 9),
-        (Operation::Min, &[3, 8], 3),
-        (Operation::Median, &[9, 1, 5], 5),
-        (Operation::Median, &[1, 4], 2),
-        (Operation::Median, &[8, 0, 5, 2], 3),
-        (Operation::SumModulo, &[9, 9, 9], 7),
-        (Operation::SumModulo, &[7, 2, 1], 0),
+        (max, &[2, 9, 4, 0][..], 9),
+        (min, &[3, 8], 3),
+        (median, &[9, 1, 5], 5),
+        (median, &[1, 4], 2),
+        (median, &[8, 0, 5, 2], 3),
+        (sum, &[9, 9, 9], 7),
+        (sum, &[7, 2, 1], 0),
     ] {
-        assert_eq!(operation.of(digits), value, "{operation} {digits:?}");
+        let list = list(operation, digits);
+        assert_eq!(list.value(), value, "{list}");
     }
-    let inner = Expression::List(Operation::Min, [4, 7].map(Expression::Digit).to_vec());
     let [two, nine] = [2, 9].map(Expression::Digit);
-    let nested = Expression::List(Operation::Max, vec![two, inner, nine]);
+    let nested = Expression::List(max, vec![two, list(min, &[4, 7]), nine]);
     assert_eq!(nested.to_string(), "[MAX 2 [MIN 4 7 ] 9 ]");
     assert_eq!((nested.value(), nested.words()), (9, 8));
 }
