@@ -109,20 +109,3 @@ fn is_there(path: &Path) -> bool {
         None => path.exists(),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_in_an_archive_is_there_if_the_archive_is() {
-        let name = format!("zoo-files-{}.zip", std::process::id());
-        let archive = std::env::temp_dir().join(name);
-        std::fs::write(&archive, "").expect("a file");
-        let inside = |name: &str| PathBuf::from(format!("{}#{name}", archive.display()));
-        assert!(is_there(&inside("a.txt")) && is_there(&inside("dir#a.txt")));
-        std::fs::remove_file(&archive).expect("it was there");
-        assert!(!is_there(&inside("a.txt")));
-        assert!(!is_there(Path::new("Cargo.toml#inside")));
-    }
-}

@@ -1,6 +1,6 @@
 //! Everything a person can get wrong in a file, in flags and on the disk, and what is said of it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use zoo_config::{Config, Override};
 
@@ -210,22 +210,10 @@ fn what_a_terminal_acts_on_is_escaped() {
     }
 }
 
-/// A file that goes away.
-struct TestFile(PathBuf);
-
-impl TestFile {
-    fn new(name: &str, text: &[u8]) -> Self {
-        let name = format!("zoo-config-{}-{name}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::write(&path, text).expect("it can be written");
-        Self(path)
-    }
-}
-
-impl Drop for TestFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+fn test_file(name: &str, text: &[u8]) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&path, text).expect("it can be written");
+    path
 }
 
 #[test]
@@ -240,8 +228,8 @@ fn a_config_in_another_encoding_is_told_so() {
             "line 2: byte 11 of the file is not UTF-8",
         ),
     ] {
-        let file = TestFile::new("encoding.toml", bytes);
-        let said = Config::read(&file.0, &[]).expect_err("it is not UTF-8");
+        let file = test_file("encoding.toml", bytes);
+        let said = Config::read(&file, &[]).expect_err("it is not UTF-8");
         let said = said.to_string();
         assert!(
             said.contains(&format!("encoding.toml, {expected}")),
@@ -256,8 +244,8 @@ fn missing_files_are_told_with_their_lines_and_keys() {
     let text = "[data]\nkind = \"parallel\"\ntrain = [\"/no/a.en\", \"/no/a.zip#a.de\"]\n\
                 valid = \"Cargo.toml\"\ntest = \"no/b.tsv\"\n[model]\nkind = \"transformer\"\n\
                 [tokenizer]\nkind = \"bpe\"\nload = [\"/no/a.json\", \"Cargo.toml\"]\n";
-    let file = TestFile::new("missing.toml", text.as_bytes());
-    let name = file.0.display().to_string();
+    let file = test_file("missing.toml", text.as_bytes());
+    let name = file.display().to_string();
     let folder = std::env::current_dir().expect("there is one");
     let flag = Override::set("data.test=no/c.tsv").expect("it can be read");
     for (changes, last) in [
@@ -270,9 +258,9 @@ fn missing_files_are_told_with_their_lines_and_keys() {
             "--set data.test=no/c.tsv: data.test: there is no no/c.tsv".to_owned(),
         ),
     ] {
-        let config = Config::read(&file.0, &changes).expect("it is right");
+        let config = Config::read(&file, &changes).expect("it is right");
         let said = config
-            .check_files(&file.0, &changes, false)
+            .check_files(&file, &changes, false)
             .expect_err("none is there");
         let expected = format!(
             "{name}:10:9: tokenizer.load: there is no /no/a.json\n\
@@ -285,13 +273,14 @@ fn missing_files_are_told_with_their_lines_and_keys() {
         );
         assert_eq!(said.to_string(), expected);
     }
+    // A file in an archive is there if the archive is.
+    let inside = format!("{}#in/a#b.txt", test_file("a.zip", b"").display());
     let there = text
         .replace("/no/a.en", "Cargo.toml")
-        .replace("/no/a.zip#a.de", "src");
-    let there = there
+        .replace("/no/a.zip#a.de", &inside)
         .replace("no/b.tsv", "src")
         .replace("/no/a.json", "src");
-    let file = TestFile::new("there.toml", there.as_bytes());
-    let config = Config::read(&file.0, &[]).expect("it is right");
-    assert!(config.check_files(&file.0, &[], false).is_ok());
+    let file = test_file("there.toml", there.as_bytes());
+    let config = Config::read(&file, &[]).expect("it is right");
+    assert!(config.check_files(&file, &[], false).is_ok());
 }

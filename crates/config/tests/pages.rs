@@ -50,13 +50,11 @@ fn toml_blocks(page: &str) -> impl Iterator<Item = &str> {
     blocks.filter_map(|rest| rest.split("```").next())
 }
 
-/// What a block is a part of.
-#[derive(Debug, PartialEq)]
+/// What a block is a part of, with its tables.
+#[derive(Debug, PartialEq, Clone, Copy)]
 enum Part {
-    /// A `Cargo.toml`.
-    Manifest(Table),
-    /// The file of a run, with the tables it has.
-    Run(Table),
+    Manifest,
+    Run,
 }
 
 /// The tables of a `Cargo.toml` that a page may show.
@@ -68,19 +66,19 @@ const OF_MANIFESTS: [&str; 5] = [
     "profile",
 ];
 
-fn part(block: &str) -> Result<Part, String> {
+fn part(block: &str) -> Result<(Part, Table), String> {
     let table: Table = block
         .parse()
         .map_err(|error| format!("no TOML: {error}\n{block}"))?;
     let sections = docs();
     let is_section_of_run = |key: &String| sections.contains(&format!("\n## `[{key}]`\n"));
     if table.keys().all(|key| OF_MANIFESTS.contains(&key.as_str())) {
-        Ok(Part::Manifest(table))
+        Ok((Part::Manifest, table))
     } else if table.keys().all(is_section_of_run) {
-        Ok(Part::Run(table))
+        Ok((Part::Run, table))
     } else if table.values().all(|value| !is_section(value)) {
         let model = Table::from_iter([("model".to_owned(), Value::Table(table))]);
-        Ok(Part::Run(model))
+        Ok((Part::Run, model))
     } else {
         Err(format!("neither of a Cargo.toml nor of a run:\n{block}"))
     }
@@ -156,11 +154,11 @@ fn wrong(name: &str, text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     for block in toml_blocks(text) {
         for block in alternatives(block) {
-            let told = match part(&block) {
-                Ok(Part::Run(table)) => read(&table).err(),
-                Ok(Part::Manifest(table)) => check_manifest(&table).err(),
-                Err(told) => Some(told),
-            };
+            let told = part(&block).and_then(|(part, table)| match part {
+                Part::Run => read(&table).map(|_| ()),
+                Part::Manifest => check_manifest(&table),
+            });
+            let told = told.err();
             wrong.extend(told.map(|told| format!("{name}: {told}")));
         }
     }
@@ -170,10 +168,7 @@ fn wrong(name: &str, text: &str) -> Vec<String> {
         for rest in text.split("{ kind = ").skip(1) {
             let rest = rest.split('}').next().unwrap_or_default();
             let attention = format!("attention = {{ kind = {rest}}}");
-            let read = part(&attention).and_then(|part| match part {
-                Part::Run(table) => read(&table),
-                Part::Manifest(_) => Err("no mechanism".to_owned()),
-            });
+            let read = part(&attention).and_then(|(_, table)| read(&table));
             wrong.extend(read.err().map(|told| format!("{name}: {told}")));
         }
     }
@@ -221,19 +216,14 @@ fn what_pages_write_in_toml_can_be_read() {
 #[test]
 fn there_are_pages_of_every_sort() {
     let pages = pages();
-    let parts = |name: &str| -> Vec<Part> {
-        let blocks = toml_blocks(&pages[name]);
-        blocks.map(|block| part(block).expect("a part")).collect()
-    };
-    assert!(matches!(
-        parts("crates/attention/README.md")[..],
-        [Part::Manifest(_)]
-    ));
-    assert!(matches!(
-        parts("docs/mechanisms/scores.md")[..],
-        [Part::Run(_)]
-    ));
-    assert!(matches!(parts(DOCS_PATH)[..], [Part::Run(_)]));
+    for (name, expected) in [
+        ("crates/attention/README.md", Part::Manifest),
+        ("docs/mechanisms/scores.md", Part::Run),
+        (DOCS_PATH, Part::Run),
+    ] {
+        let parts = toml_blocks(&pages[name]).map(|block| part(block).expect("a part").0);
+        assert_eq!(parts.collect::<Vec<_>>(), [expected], "{name}");
+    }
     let linear = toml_blocks(&pages["docs/mechanisms/linear.md"]).next();
     assert_eq!(alternatives(linear.expect("a block")).len(), 2);
 }

@@ -16,17 +16,6 @@ pub(super) enum TokenizerKind {
     Bpe,
 }
 
-impl TokenizerKind {
-    /// What a tokenizer that was learned is called in errors.
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Char => "char",
-            Self::Word => "word",
-            Self::Bpe => "bpe",
-        }
-    }
-}
-
 /// Configuration of a [`Tokenizer`](super::Tokenizer); `train` makes one.
 ///
 /// ```

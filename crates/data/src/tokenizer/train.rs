@@ -65,7 +65,8 @@ impl TokenizerConfig {
             .with_normalizer(Some(normalizer))
             .with_pre_tokenizer(pre_tokenizer)
             .with_decoder(self.decoder());
-        Tokenizer::checked(self.kind.word().to_owned(), inner)
+        // What it is called in errors: char, word or bpe.
+        Tokenizer::checked(format!("{:?}", self.kind).to_lowercase(), inner)
     }
 
     fn normalizer(&self) -> NormalizerWrapper {

@@ -13,8 +13,7 @@ mod declare;
 use std::fmt;
 use std::str::FromStr;
 
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error, MapAccess, Visitor};
+use serde::de::Error;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -246,38 +245,35 @@ impl Serialize for MechanismConfig {
     }
 }
 
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "the name of a mechanism, or a table with its kind and sizes"
+)]
+enum NameOrTable {
+    Name(String),
+    Table(Table),
+}
+
 impl<'de> Deserialize<'de> for MechanismConfig {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct NameOrTable;
-        impl<'de> Visitor<'de> for NameOrTable {
-            type Value = MechanismConfig;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the name of a mechanism, or a table with its kind and sizes")
+        let mut table = match NameOrTable::deserialize(deserializer)? {
+            NameOrTable::Name(name) => {
+                let mechanism: Mechanism = name.parse().map_err(D::Error::custom)?;
+                return Ok(mechanism.into());
             }
-
-            fn visit_str<E: Error>(self, name: &str) -> Result<MechanismConfig, E> {
-                let mechanism: Mechanism = name.parse().map_err(E::custom)?;
-                Ok(mechanism.into())
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<MechanismConfig, A::Error> {
-                let mut table = Table::deserialize(MapAccessDeserializer::new(map))?;
-                let Some(kind) = table.remove("kind") else {
-                    return Err(A::Error::missing_field("kind"));
-                };
-                let kind = kind.as_str().unwrap_or_default();
-                let mechanism: Mechanism = kind.parse().map_err(A::Error::custom)?;
-                let is_known = |name: &str| mechanism.keys().iter().any(|key| key.name == name);
-                if let Some(name) = table.keys().find(|name| !is_known(name)) {
-                    return Err(A::Error::custom(format!("{mechanism} has no {name}")));
-                }
-                mechanism
-                    .with_keys(table)
-                    .map_err(|error| A::Error::custom(format!("{mechanism}: {error}")))
-            }
+            NameOrTable::Table(table) => table,
+        };
+        let kind = table.remove("kind");
+        let kind = kind.ok_or_else(|| D::Error::missing_field("kind"))?;
+        let kind = kind.as_str().unwrap_or_default();
+        let mechanism: Mechanism = kind.parse().map_err(D::Error::custom)?;
+        let is_known = |name: &str| mechanism.keys().iter().any(|key| key.name == name);
+        if let Some(name) = table.keys().find(|name| !is_known(name)) {
+            return Err(D::Error::custom(format!("{mechanism} has no {name}")));
         }
-        deserializer.deserialize_any(NameOrTable)
+        let config = mechanism.with_keys(table);
+        config.map_err(|error| D::Error::custom(format!("{mechanism}: {error}")))
     }
 }
 
