@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::error::{ConfigError, Mistake, Place};
+use crate::error::{ConfigError, Mistake, Place, joined};
 use crate::tree::{Node, Value};
 use crate::{Config, Data, Files, Override};
 
@@ -41,7 +41,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::NoFiles`] with the line, the key and the path of each that is not.
+    /// [`ConfigError::Refused`] with the line, the key and the path of each that is not.
     pub fn check_files(
         &self,
         path: &Path,
@@ -72,10 +72,12 @@ impl Config {
                 what: format!("{key}: there is no {}{within}", path.display()),
             }
         };
-        Err(ConfigError::NoFiles {
-            key: (*key).to_owned(),
-            mistakes: missing.iter().map(mistake).collect(),
-        })
+        let mistakes: Vec<Mistake> = missing.iter().map(mistake).collect();
+        Err(ConfigError::Refused(format!(
+            "{}\n  do: put the data there, the config says where it comes from, or name it: --set \
+             {key}=PATH",
+            joined(&mistakes)
+        )))
     }
 }
 

@@ -46,7 +46,8 @@ use serde::{Deserialize, Serialize};
 use zoo_spec::NotUtf8;
 
 pub use self::docs::{DOCS_PATH, docs};
-pub use self::error::{ConfigError, Mistake, Place};
+pub use self::error::ConfigError;
+use self::error::{Mistake, joined, no_toml};
 pub use self::estimate::DataSizes;
 pub use self::overrides::Override;
 pub use self::sections::*;
@@ -87,18 +88,15 @@ impl Config {
     /// [`ConfigError`] with the line, the key, what it may be and what it is, for every
     /// mistake that can be told apart.
     pub fn read(path: &Path, overrides: &[Override]) -> Result<Self, ConfigError> {
-        let bytes = std::fs::read(path).map_err(|source| ConfigError::Read {
-            path: path.to_owned(),
-            source,
+        let name = path.display().to_string();
+        let bytes = std::fs::read(path).map_err(|error| {
+            ConfigError::Refused(format!("{name}: the config cannot be read: {error}"))
         })?;
         if let Some(wrong) = NotUtf8::of(&bytes) {
-            return Err(ConfigError::Encoding {
-                path: path.to_owned(),
-                wrong,
-            });
+            return Err(ConfigError::Refused(format!("{name}, {wrong}")));
         }
         let text = String::from_utf8_lossy(&bytes);
-        Self::parse(&path.display().to_string(), &text, overrides)
+        Self::parse(&name, &text, overrides)
     }
 
     /// Reads the text of a file of this name, with the changes of flags.
@@ -124,10 +122,7 @@ impl Config {
         let (table, mistakes) = check::check_shape(&tree);
         refuse(mistakes)?;
         let config = Self::deserialize(toml::Value::Table(table));
-        let config = config.map_err(|error| ConfigError::Syntax {
-            place: tree.place.clone(),
-            message: error.message().to_owned(),
-        })?;
+        let config = config.map_err(|error| no_toml(&tree.place, error.message()))?;
         Ok((config, tree))
     }
 }
@@ -137,5 +132,5 @@ fn refuse(mut mistakes: Vec<Mistake>) -> Result<(), ConfigError> {
         return Ok(());
     }
     mistakes.sort_by(|a, b| a.place.cmp(&b.place));
-    Err(ConfigError::Mistakes(mistakes))
+    Err(ConfigError::Mistakes(joined(&mistakes)))
 }

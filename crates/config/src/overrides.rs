@@ -1,5 +1,7 @@
 //! Keys that are set on the command line.
 
+use zoo_spec::Printable;
+
 use crate::error::ConfigError;
 use crate::tree::Node;
 
@@ -15,22 +17,21 @@ impl Override {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Flag`] if there is no key, or no `=` after it.
+    /// [`ConfigError::Refused`] if there is no key, or no `=` after it.
     pub fn set(text: &str) -> Result<Self, ConfigError> {
         let flag = format!("--set {text}");
-        let Some((key, value)) = text.split_once('=') else {
-            let message = "there is no = between a key and its value";
-            return Err(ConfigError::Flag { flag, message });
+        let refused = |why: &str| {
+            let flag = Printable(&flag);
+            let help = "write for example --set model.layers=4";
+            ConfigError::Refused(format!("{flag}: {why}; {help}"))
         };
-        let path: Vec<_> = key
-            .trim()
-            .split('.')
-            .map(str::trim)
-            .map(str::to_owned)
-            .collect();
+        let (key, value) = text
+            .split_once('=')
+            .ok_or_else(|| refused("there is no = between a key and its value"))?;
+        let names = key.trim().split('.').map(str::trim);
+        let path: Vec<_> = names.map(str::to_owned).collect();
         if path.len() < 2 || path.iter().any(String::is_empty) {
-            let message = "a key is a section and a name with a dot between";
-            return Err(ConfigError::Flag { flag, message });
+            return Err(refused("a key is a section and a name with a dot between"));
         }
         let node = Node::parse_flag(&flag, value.trim());
         Ok(Self { path, node })

@@ -12,7 +12,7 @@ pub const TEMPLATES: [&str; 5] = ["transformer", "seq2seq", "han", "gpt", "class
 ///
 /// # Errors
 ///
-/// [`ConfigError::Template`] if there is no such model, with the nearest one.
+/// [`ConfigError::Refused`] if there is no such model, with the nearest one.
 pub fn template(kind: &str) -> Result<String, ConfigError> {
     let data = match kind {
         "transformer" => "kind = \"reverse\"",
@@ -22,7 +22,7 @@ pub fn template(kind: &str) -> Result<String, ConfigError> {
         "classifier" => "kind = \"listops\"",
         _ => {
             let unknown = UnknownWord::new("template", kind, TEMPLATES);
-            return Err(ConfigError::Template(unknown));
+            return Err(ConfigError::Refused(unknown.to_string()));
         }
     };
     let needed = format!("[data]\n{data}\n\n[model]\nkind = \"{kind}\"\n");

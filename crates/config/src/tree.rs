@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
 
-use crate::error::{ConfigError, Place};
+use crate::error::{ConfigError, Place, no_toml};
 
 /// A value and where it stands.
 #[derive(Debug, Clone)]
@@ -42,10 +42,10 @@ impl Node {
                 place: place(0..0),
                 value: Value::Table(entries(table.get_ref(), &place)),
             }),
-            Err(error) => Err(ConfigError::Syntax {
-                place: place(error.span().unwrap_or(0..0)),
-                message: error.message().replace('\n', ", "),
-            }),
+            Err(error) => {
+                let place = place(error.span().unwrap_or(0..0));
+                Err(no_toml(&place, &error.message().replace('\n', ", ")))
+            }
         }
     }
 

@@ -49,7 +49,7 @@ pub use encoded::{DocumentIds, Encoded, Extent, LabelledIds, LengthReport, Lengt
 pub use error::DataError;
 pub use example::{Labelled, Pair};
 pub use labels::Labels;
-pub use read::{BadLine, LabelledText, ParallelText, Read, ReadReport, plain_text};
+pub use read::{LabelledText, ParallelText, Read, ReadReport, plain_text};
 pub use sentences::split_sentences;
 pub use split::{Parts, Split};
 pub use tokenizer::{

@@ -25,25 +25,6 @@ pub struct Curve {
 }
 
 /// Curves of one measure over the steps of a run.
-///
-/// ```
-/// # use zoo_viz::{Better, Curve, Curves, plot::Scale};
-/// let curve = |name: &str, points: &[(f64, f64)]| Curve {
-///     name: name.to_owned(),
-///     points: points.to_vec(),
-/// };
-/// let svg = Curves {
-///     title: "loss".to_owned(),
-///     scale: Scale::Log,
-///     better: Better::Lower,
-///     curves: vec![
-///         curve("training", &[(0.0, 4.1), (100.0, 2.2), (200.0, 1.7)]),
-///         curve("validation", &[(100.0, 2.3), (200.0, 1.9)]),
-///     ],
-/// }
-/// .to_svg();
-/// assert!(svg.contains("validation, lowest 1.9 at step 200"));
-/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curves {
     /// What is measured.

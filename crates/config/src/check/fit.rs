@@ -49,7 +49,7 @@ impl Fit<'_> {
     }
 
     /// Where a key is, or what it would be in.
-    fn entry_place(&self, key: &str) -> crate::Place {
+    fn entry_place(&self, key: &str) -> crate::error::Place {
         let mut path = key;
         loop {
             match (self.tree.find(path), path.rsplit_once('.')) {

@@ -5,15 +5,6 @@ use std::fmt;
 use serde::Serialize;
 
 /// How many tokens, and how many sequences, are as they should be.
-///
-/// ```
-/// # use zoo_data::metrics::Accuracy;
-/// let mut accuracy = Accuracy::default();
-/// accuracy.add(&[1, 2, 3], &[1, 2, 3]);
-/// accuracy.add(&[1, 2, 3], &[1, 5, 3]);
-/// assert_eq!(accuracy.sequences(), Some(0.5));
-/// assert_eq!(accuracy.tokens(), Some(5.0 / 6.0));
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Accuracy {
     right_tokens: usize,

@@ -11,16 +11,6 @@ use super::table::table;
 
 /// Counts of examples by the class they are of and the class they were taken for. Prints
 /// as two tables.
-///
-/// ```
-/// # use zoo_data::metrics::ConfusionMatrix;
-/// let mut matrix = ConfusionMatrix::new(["good", "bad"])?;
-/// matrix.add(0, 0)?; // good, and taken for good
-/// matrix.add(1, 0)?; // bad, and taken for good
-/// assert_eq!(matrix.accuracy(), Some(0.5));
-/// assert_eq!(matrix.class(0)?.precision, Some(0.5));
-/// # Ok::<(), zoo_data::metrics::MetricError>(())
-/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ConfusionMatrix {
     labels: Vec<String>,

@@ -5,14 +5,6 @@ use std::fmt;
 use serde::Serialize;
 
 /// The loss of tokens added up.
-///
-/// ```
-/// # use zoo_data::metrics::Perplexity;
-/// let mut perplexity = Perplexity::default();
-/// perplexity.add(2.0_f64.ln(), 10); // ten tokens, a mean loss of ln 2
-/// perplexity.add(8.0_f64.ln(), 10);
-/// assert!((perplexity.value().unwrap() - 4.0).abs() < 1e-12);
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Perplexity {
     nats: f64,

@@ -12,7 +12,7 @@ use std::path::Path;
 use self::content::Content;
 pub use self::labelled::LabelledText;
 pub use self::parallel::ParallelText;
-pub use self::report::{BadLine, Read, ReadReport};
+pub use self::report::{Read, ReadReport};
 use crate::DataError;
 
 /// The share of lines that may be bad, if nobody says otherwise: a slip in a large file is

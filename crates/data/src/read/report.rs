@@ -14,17 +14,14 @@ const SHOWN: usize = 5;
 /// Characters of a bad line that are shown.
 const EXCERPT: usize = 60;
 
-/// A line that could not be parsed.
+/// A line that could not be parsed: how it begins, and what is wrong with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadLine {
+pub(crate) struct BadLine {
     /// The file, or the archive and the file in it.
-    pub name: String,
-    /// Which line, counted from 1.
-    pub line: usize,
-    /// What is wrong with it.
-    pub why: String,
-    /// How it begins.
-    pub excerpt: String,
+    name: String,
+    pub(crate) line: usize,
+    pub(crate) why: String,
+    pub(crate) excerpt: String,
 }
 
 impl fmt::Display for BadLine {
@@ -50,7 +47,7 @@ pub struct ReadReport {
     /// Lines, or documents, that could not be parsed.
     pub bad: usize,
     /// The first of those.
-    pub first_bad: Vec<BadLine>,
+    pub(crate) first_bad: Vec<BadLine>,
     /// Files that lie beside the examples and are none.
     pub ignored: Vec<String>,
 }
