@@ -1,53 +1,21 @@
 //! What a person can get wrong with data, with the file and the line it is about.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 
-use zoo_spec::{NotUtf8, Printable, printable_text};
+use zoo_spec::{Printable, printable_text};
 
-use crate::ReadReport;
-
-/// Data that cannot be read, made up, split, tokenized or batched.
+/// Data that cannot be read, made up, split, tokenized or batched: each says what is wrong, where,
+/// and what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
-    /// A file is missing, or cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
     /// A text is in another encoding, or no text.
-    #[error("{}, {wrong}", Printable(name))]
-    Encoding {
-        /// The file, or the archive and the file in it.
-        name: String,
-        /// Where, and what it may be.
-        wrong: NotUtf8,
-    },
-    /// A compressed file is damaged, or not what its name says.
-    #[error("{} cannot be unpacked: {}", path.display(), Printable(why))]
-    Archive {
-        /// Which.
-        path: PathBuf,
-        /// What its reader says.
-        why: String,
-    },
+    #[error("{0}")]
+    Encoding(String),
     /// An archive has a file that would lie outside of the folder it is unpacked to.
-    #[error(
-        "{} has an entry that leaves its folder: \"{}\". Nothing of it is read: make the \
-         archive anew, with names relative to one folder",
-        path.display(),
-        Printable(entry)
-    )]
-    LeavesFolder {
-        /// The archive.
-        path: PathBuf,
-        /// The entry.
-        entry: String,
-    },
+    #[error("{0}")]
+    LeavesFolder(String),
     /// There is nothing to learn from.
     #[error("{} has no examples", Printable(what))]
     Empty {
@@ -55,23 +23,11 @@ pub enum DataError {
         what: String,
     },
     /// More lines than allowed cannot be parsed.
-    #[error("too much of the data cannot be parsed, at most {:.1}% may be\n{report}", allowed * 100.0)]
-    TooManyBad {
-        /// The share that may be.
-        allowed: f64,
-        /// What was read, with the first bad lines.
-        report: Box<ReadReport>,
-    },
+    #[error("{0}")]
+    TooManyBad(String),
     /// A number is out of range.
-    #[error("{field} must be {allowed}, got {got}")]
-    Range {
-        /// What it is called.
-        field: &'static str,
-        /// What it may be.
-        allowed: String,
-        /// What it is.
-        got: String,
-    },
+    #[error("{0}")]
+    Range(String),
     /// A tokenizer cannot be made, read or used.
     #[error("tokenizer {}: {}", Printable(name), printable_text(why))]
     Tokenizer {
@@ -93,38 +49,35 @@ pub enum DataError {
         /// How long it may be.
         longest: usize,
     },
-    /// Data that does not fit what it is for: what is wrong, where, and what to do.
+    /// Data that does not fit what it is for, or a file that cannot be read.
     #[error("{0}")]
     Refused(String),
 }
 
 impl DataError {
-    pub(crate) fn at_least(field: &'static str, least: usize, got: usize) -> Result<(), Self> {
-        Self::range(got >= least, field, format!("at least {least}"), got)
+    pub(crate) fn file(path: &Path, error: &io::Error) -> Self {
+        Self::Refused(format!("cannot read {}: {error}", path.display()))
     }
 
-    pub(crate) fn at_most(field: &'static str, most: usize, got: usize) -> Result<(), Self> {
-        Self::range(got <= most, field, format!("at most {most}"), got)
+    pub(crate) fn at_least(field: &str, least: usize, got: usize) -> Result<(), Self> {
+        let message = || format!("{field} must be at least {least}, got {got}");
+        Self::range(got >= least, message)
     }
 
-    /// `field` is a share: at least 0, and below 1.
-    pub(crate) fn share(field: &'static str, got: f64) -> Result<(), Self> {
-        let is_share = (0.0..1.0).contains(&got);
-        Self::range(is_share, field, "at least 0 and below 1".to_owned(), got)
+    pub(crate) fn at_most(field: &str, most: usize, got: usize) -> Result<(), Self> {
+        let message = || format!("{field} must be at most {most}, got {got}");
+        Self::range(got <= most, message)
     }
 
-    fn range(
-        is_right: bool,
-        field: &'static str,
-        allowed: String,
-        got: impl ToString,
-    ) -> Result<(), Self> {
-        let got = got.to_string();
-        let range = || Self::Range {
-            field,
-            allowed,
-            got,
-        };
-        if is_right { Ok(()) } else { Err(range()) }
+    pub(crate) fn share(field: &str, got: f64) -> Result<(), Self> {
+        let message = || format!("{field} must be at least 0 and below 1, got {got}");
+        Self::range((0.0..1.0).contains(&got), message)
+    }
+
+    fn range(is_right: bool, message: impl Fn() -> String) -> Result<(), Self> {
+        match is_right {
+            true => Ok(()),
+            false => Err(Self::Range(message())),
+        }
     }
 }

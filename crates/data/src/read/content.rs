@@ -91,7 +91,8 @@ impl Content {
             }
             Err(error) => {
                 let wrong = NotUtf8::of(error.as_bytes()).unwrap_or_default();
-                Err(DataError::Encoding { name, wrong })
+                let name = Printable(&name);
+                Err(DataError::Encoding(format!("{name}, {wrong}")))
             }
         }
     }
@@ -118,10 +119,12 @@ impl Archive {
                 .map_err(|error| damaged(path, &error))?;
             let name = file.name().map_err(|error| damaged(path, &error))?;
             if leaves_folder(&name) {
-                return Err(DataError::LeavesFolder {
-                    path: path.to_owned(),
-                    entry: name.into_owned(),
-                });
+                return Err(DataError::LeavesFolder(format!(
+                    "{} has an entry that leaves its folder: \"{}\". Nothing of it is read: make the \
+                     archive anew, with names relative to one folder",
+                    path.display(),
+                    Printable(&name)
+                )));
             }
             if !file.is_dir() {
                 entries.push((name.into_owned(), index));
@@ -187,17 +190,16 @@ fn leaves_folder(name: &str) -> bool {
 }
 
 fn bytes(path: &Path) -> Result<Vec<u8>, DataError> {
-    fs::read(path).map_err(|source| DataError::File {
-        path: path.to_owned(),
-        source,
-    })
+    fs::read(path).map_err(|error| DataError::file(path, &error))
 }
 
-pub(super) fn damaged(path: &Path, why: &dyn std::error::Error) -> DataError {
-    DataError::Archive {
-        path: path.to_owned(),
-        why: why.to_string(),
-    }
+fn damaged(path: &Path, why: &dyn std::error::Error) -> DataError {
+    let why = why.to_string();
+    DataError::Refused(format!(
+        "{} cannot be unpacked: {}",
+        path.display(),
+        Printable(&why)
+    ))
 }
 
 /// What follows the last point of a name, in small letters.
@@ -306,7 +308,8 @@ mod tests {
             assert!(said.starts_with(&expected), "{said}");
         }
         let error = Content::read(&folder.file("not.zip", b"plain")).unwrap_err();
-        assert!(matches!(error, DataError::Archive { .. }), "{error}");
+        let error = error.to_string();
+        assert!(error.contains("not.zip cannot be unpacked: "), "{error}");
     }
 
     #[test]

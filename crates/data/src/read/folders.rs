@@ -97,10 +97,7 @@ fn walk(
     around: &mut Vec<PathBuf>,
     files: &mut Vec<PathBuf>,
 ) -> Result<(), DataError> {
-    let failed = |source| DataError::File {
-        path: folder.to_owned(),
-        source,
-    };
+    let failed = |error| DataError::file(folder, &error);
     let real = folder.canonicalize().map_err(failed)?;
     if around.contains(&real) {
         let why = "it is a link to a folder that it lies in; remove it";

@@ -151,10 +151,10 @@ impl<T> Read<T> {
         let report = &self.report;
         let all = report.kept + report.bad;
         if report.bad as f64 > allowed * all as f64 {
-            return Err(DataError::TooManyBad {
-                allowed,
-                report: Box::new(self.report),
-            });
+            let allowed = allowed * 100.0;
+            return Err(DataError::TooManyBad(format!(
+                "too much of the data cannot be parsed, at most {allowed:.1}% may be\n{report}"
+            )));
         }
         if report.kept == 0 {
             let what = match report.files.as_slice() {

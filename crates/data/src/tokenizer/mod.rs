@@ -59,13 +59,10 @@ impl Tokenizer {
     ///
     /// # Errors
     ///
-    /// [`DataError::File`] if there is none, [`DataError::Tokenizer`] if it is not one, or a special
+    /// [`DataError::Refused`] if there is none, [`DataError::Tokenizer`] if it is not one, or a special
     /// token is elsewhere.
     pub fn load(path: &Path) -> Result<Self, DataError> {
-        let bytes = fs::read(path).map_err(|source| DataError::File {
-            path: path.to_owned(),
-            source,
-        })?;
+        let bytes = fs::read(path).map_err(|error| DataError::file(path, &error))?;
         let name = path.display().to_string();
         let no_tokenizer = |what: &str, why: &str| DataError::Tokenizer {
             name: name.clone(),
