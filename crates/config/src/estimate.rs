@@ -170,7 +170,7 @@ impl Config {
 impl Data {
     /// How many examples are generated, the least tokens of one, and the keys that say so; nothing
     /// for files.
-    fn generated(&self) -> Option<(usize, usize, &'static [&'static str])> {
+    pub(crate) fn generated(&self) -> Option<(usize, usize, &'static [&'static str])> {
         const LENGTH: &[&str] = &["data.train_size", "data.min_length"];
         const SIZE: &[&str] = &["data.train_size"];
         Some(match self {

@@ -54,42 +54,31 @@ proptest! {
     #![proptest_config(few())]
 
     #[test]
-    fn tables_say_what_was_written(
+    fn files_say_what_was_written(
         documents in prop::collection::vec((text(), text()), 1..8),
+        pairs in prop::collection::vec((line(), line()), 1..8),
         delimiter in prop::sample::select(vec![b',', b';', b'\t']),
     ) {
         let mut writer = csv::WriterBuilder::new().delimiter(delimiter).from_writer(vec![]);
         writer.write_record(["text", "more", "label"]).unwrap();
+        let mut objects = String::new();
         for (label, text) in &documents {
             writer.write_record([text, "", label]).unwrap();
+            objects += &(serde_json::json!({"label": label, "text": text}).to_string() + "\n");
         }
-        let table = String::from_utf8(writer.into_inner().unwrap()).unwrap();
-        let file = file(&table);
-        let reader = LabelledText::csv(file.path(), "label", "text").with_delimiter(delimiter);
+        let table = file(&String::from_utf8(writer.into_inner().unwrap()).unwrap());
+        let reader = LabelledText::csv(table.path(), "label", "text").with_delimiter(delimiter);
         prop_assert_eq!(reader.read().unwrap().examples, trimmed(&documents));
-    }
-
-    #[test]
-    fn json_lines_say_what_was_written(
-        documents in prop::collection::vec((text(), text()), 1..8),
-    ) {
-        let object = |(label, text): &(String, String)| {
-            serde_json::json!({"label": label, "text": text}).to_string() + "\n"
-        };
-        let file = file(&documents.iter().map(object).collect::<String>());
-        let read = LabelledText::json_lines(file.path(), "label", "text").read().unwrap();
+        let objects = file(&objects);
+        let read = LabelledText::json_lines(objects.path(), "label", "text").read().unwrap();
         prop_assert_eq!(read.examples, trimmed(&documents));
-    }
 
-    #[test]
-    fn lines_with_tabs_say_what_was_written(pairs in prop::collection::vec((line(), line()), 1..8)) {
-        let written = |(a, b): &(String, String)| format!("{a}\t{b}\n");
-        let lines: String = pairs.iter().map(written).collect();
+        let lines: String = pairs.iter().map(|(a, b)| format!("{a}\t{b}\n")).collect();
         // A mark of the encoding at the very beginning is no part of the text.
-        let file = file(&format!("\u{feff}{lines}"));
-        let read = LabelledText::tsv(file.path()).read().unwrap();
+        let lines = file(&format!("\u{feff}{lines}"));
+        let read = LabelledText::tsv(lines.path()).read().unwrap();
         prop_assert_eq!(read.examples, trimmed(&pairs));
-        let read = ParallelText::tsv(file.path()).read().unwrap();
+        let read = ParallelText::tsv(lines.path()).read().unwrap();
         let pair = |(a, b): &(String, String)| Pair::new(a.trim(), b.trim());
         prop_assert_eq!(read.examples, pairs.iter().map(pair).collect::<Vec<_>>());
     }

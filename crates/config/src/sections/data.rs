@@ -300,16 +300,7 @@ impl Data {
 
     /// Whether it is made up, with spaces between all words.
     pub(crate) fn is_made_up(&self) -> bool {
-        match self {
-            Self::Copy(_)
-            | Self::Reverse(_)
-            | Self::Sort(_)
-            | Self::Dates(_)
-            | Self::Recall(_)
-            | Self::ListOps(_)
-            | Self::Documents(_) => true,
-            Self::Phrases(_) | Self::Parallel(_) | Self::Labelled(_) | Self::Plain(_) => false,
-        }
+        self.generated().is_some()
     }
 
     /// Whether texts come as sentences.
