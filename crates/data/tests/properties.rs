@@ -217,7 +217,6 @@ proptest! {
         sizes in prop::collection::vec((0_usize..40, 0_usize..4), 1..100),
         most in 1_usize..300,
         by_tokens in any::<bool>(),
-        pool in 1_usize..50,
         (seed, epoch) in (any::<u64>(), 0_usize..9),
     ) {
         let extent = |(width, rows): &(usize, usize)| Extent { width: *width, other: 0, rows: *rows };
@@ -226,7 +225,7 @@ proptest! {
             true => BatchSize::Tokens(most),
             false => BatchSize::Examples(most),
         };
-        let plan = match Batching::new(size, seed).with_pool(pool).plan(extents) {
+        let plan = match Batching::new(size, seed).plan(extents) {
             Ok(plan) => plan,
             Err(DataError::TooLong { length, longest, .. }) => {
                 prop_assert!(by_tokens && length > longest);

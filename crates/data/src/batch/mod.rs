@@ -41,24 +41,12 @@ pub struct Position {
 pub struct Batching {
     size: BatchSize,
     seed: u64,
-    pool: usize,
 }
 
 impl Batching {
     /// Batches of a size, in an order by a seed.
     pub fn new(size: BatchSize, seed: u64) -> Self {
-        Self {
-            size,
-            seed,
-            pool: POOL,
-        }
-    }
-
-    /// How many examples are sorted by length together; with 1, none are. Default: 8192.
-    #[must_use]
-    pub fn with_pool(mut self, examples: usize) -> Self {
-        self.pool = examples;
-        self
+        Self { size, seed }
     }
 
     /// Batches of examples that take this room.
@@ -73,7 +61,6 @@ impl Batching {
                 what: "what batches are made of".to_owned(),
             });
         }
-        DataError::at_least("pool", 1, self.pool)?;
         match self.size {
             BatchSize::Examples(count) => DataError::at_least("batch size", 1, count)?,
             BatchSize::Tokens(longest) => {
@@ -107,17 +94,13 @@ impl BatchPlan {
         let mut draw = Draw::new(self.batching.seed, "epoch", epoch as u64);
         let mut order: Vec<usize> = (0..self.extents.len()).collect();
         draw.shuffle(&mut order);
-        for pool in order.chunks_mut(self.batching.pool) {
-            if self.batching.pool > 1 {
-                pool.sort_by_key(|example| self.extents[*example]);
-            }
-        }
         // The end of a pool has the longest, the beginning of the next the shortest: a batch
         // has examples of one pool only.
-        let mut batches = match self.batching.pool {
-            1 => self.cut(&order),
-            pool => order.chunks(pool).flat_map(|it| self.cut(it)).collect(),
-        };
+        let pools = order.chunks_mut(POOL).flat_map(|pool| {
+            pool.sort_by_key(|example| self.extents[*example]);
+            self.cut(pool)
+        });
+        let mut batches: Vec<Vec<usize>> = pools.collect();
         draw.shuffle(&mut batches);
         batches
     }

@@ -42,18 +42,21 @@ fn sizes_hold() {
 
 #[test]
 fn sorting_by_length_spares_padding() {
-    let tokens: usize = extents(5000).iter().map(|it| it.width).sum();
-    let padded = |pool| {
-        let plan = Batching::new(BatchSize::Examples(32), 1).with_pool(pool);
-        let plan = plan.plan(extents(5000)).unwrap();
-        plan.epoch(0)
-            .iter()
-            .map(|batch| plan.padded(batch))
-            .sum::<usize>() as f64
-            / tokens as f64
+    // More than two pools.
+    let extents = extents(20_000);
+    let tokens: usize = extents.iter().map(|it| it.width).sum();
+    let plan = plan(BatchSize::Examples(32), 1, extents);
+    let share = |batches: &[Vec<usize>]| {
+        let padded = batches.iter().map(|batch| plan.padded(batch));
+        padded.sum::<usize>() as f64 / tokens as f64
     };
-    assert!(padded(1) > 1.7, "{}", padded(1));
-    assert!(padded(1024) < 1.1, "{}", padded(1024));
+    let sorted = plan.epoch(0);
+    let mut all = sorted.concat();
+    all.sort_unstable();
+    let all: Vec<Vec<usize>> = all.chunks(32).map(<[usize]>::to_vec).collect();
+    assert_eq!(all.concat(), (0..20_000).collect::<Vec<_>>());
+    assert!(share(&sorted) < 1.1, "{}", share(&sorted));
+    assert!(share(&all) > 1.7, "as they come: {}", share(&all));
 }
 
 #[test]
@@ -94,11 +97,6 @@ fn what_cannot_be_batched_is_explained() {
             vec![long],
             "example 0 has 32 tokens, and at most 30 are allowed: shorten it, leave it out, or \
              allow more",
-        ),
-        (
-            tokens.with_pool(0),
-            vec![long],
-            "pool must be at least 1, got 0",
         ),
         (none, vec![long], "batch size must be at least 1, got 0"),
     ] {
