@@ -57,7 +57,7 @@ fn by_marks(document: &str) -> Vec<&str> {
                 let is_mark =
                     |c: char| matches!(c, '.' | '!' | '?' | '…' | '。' | '！' | '？' | '｡');
                 let mut marks = run.char_indices().filter(|(_, c)| is_mark(*c));
-                let last = marks.clone().last().map(|(at, _)| at);
+                let last = marks.clone().next_back().map(|(at, _)| at);
                 marks.any(|(at, mark)| {
                     let before = &document[start..found.start() + at];
                     let only_a_point = mark == '.' && Some(at) == last;

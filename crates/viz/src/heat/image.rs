@@ -178,8 +178,8 @@ fn failed(error: impl std::fmt::Display) -> PictureError {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::words;
-    use crate::{Heat, Matrix, Theme};
+    use super::super::tests::{heat, words};
+    use crate::{Matrix, Theme};
 
     /// Width, height, pixels and the texts of a file.
     fn read(file: &[u8]) -> (usize, usize, Vec<u8>, Vec<String>) {
@@ -196,7 +196,7 @@ mod tests {
     fn cells_have_their_colours_and_tokens_are_in_the_file() {
         let weights = Matrix::new(2, 2, vec![0.0, 1.0, 0.5, 0.0]).unwrap();
         let (queries, keys) = (words("a b"), words("x 好"));
-        let heat = Heat::new("t", &queries, &keys, &weights).unwrap();
+        let heat = heat("t", &queries, &keys, &weights);
         for theme in Theme::ALL {
             let (width, _, pixels, texts) = read(&heat.to_png(theme).unwrap());
             assert_eq!(texts, ["t", "a\nb", "x\n好"]);
@@ -230,7 +230,7 @@ mod tests {
             let weights = Matrix::new(rows, columns, weights).unwrap();
             let queries = vec!["t\0".to_owned(); rows];
             let keys = vec!["a token that is long".to_owned(); columns];
-            let heat = Heat::new("t", &queries, &keys, &weights).unwrap();
+            let heat = heat("t", &queries, &keys, &weights);
             let (width, height, ..) = read(&heat.to_png(Theme::Light).unwrap());
             assert!(
                 width <= 2600 && height <= 1650,

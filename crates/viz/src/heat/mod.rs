@@ -8,36 +8,14 @@ mod svg;
 
 use crate::{Matrix, PictureError};
 
-/// A matrix to draw, with what stands at its sides.
+/// A matrix to draw, with what stands at its sides: a row for each of `queries`, a column for each of
+/// `keys`.
 #[derive(Debug, Clone)]
 pub struct Heat<'a> {
     pub(crate) title: String,
     pub(crate) queries: &'a [String],
     pub(crate) keys: &'a [String],
     pub(crate) weights: &'a Matrix,
-}
-
-impl<'a> Heat<'a> {
-    /// A picture of `weights`, a row for each of `queries` and a column for each of `keys`.
-    ///
-    /// # Errors
-    ///
-    /// If there are no tokens, or not as many as rows and columns.
-    pub fn new(
-        title: impl Into<String>,
-        queries: &'a [String],
-        keys: &'a [String],
-        weights: &'a Matrix,
-    ) -> Result<Self, PictureError> {
-        let title = title.into();
-        check(&title, (1, 1), queries, keys, weights)?;
-        Ok(Self {
-            title,
-            queries,
-            keys,
-            weights,
-        })
-    }
 }
 
 /// Whether a matrix of a layer and a head, from 1, has a row and a column for each token.
@@ -72,19 +50,41 @@ pub(crate) mod tests {
         text.split(' ').map(str::to_owned).collect()
     }
 
+    pub(crate) fn heat<'a>(
+        title: &str,
+        queries: &'a [String],
+        keys: &'a [String],
+        weights: &'a Matrix,
+    ) -> Heat<'a> {
+        check(title, (1, 1), queries, keys, weights).unwrap();
+        Heat {
+            title: title.to_owned(),
+            queries,
+            keys,
+            weights,
+        }
+    }
+
     #[test]
     fn sizes_must_agree() {
         let (queries, keys) = (words("a b"), words("x y z"));
-        let right = Matrix::new(2, 3, vec![0.1; 6]).unwrap();
-        assert!(Heat::new("t", &queries, &keys, &right).is_ok());
-        let wrong = Matrix::new(3, 2, vec![0.1; 6]).unwrap();
-        let error = Heat::new("t", &queries, &keys, &wrong).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "t, layer 1, head 1: 3 rows and 2 columns for 2 queries and 3 keys"
-        );
-        let nothing = Matrix::new(0, 3, vec![]).unwrap();
-        let error = Heat::new("t", &[], &keys, &nothing).unwrap_err();
-        assert!(error.to_string().contains("0 queries and 3 keys"));
+        for (queries, rows, columns, message) in [
+            (
+                &queries[..],
+                3,
+                2,
+                "t, layer 1, head 1: 3 rows and 2 columns for 2 queries and 3 keys",
+            ),
+            (
+                &[],
+                0,
+                3,
+                "t: there is nothing to attend to: 0 queries and 3 keys",
+            ),
+        ] {
+            let wrong = Matrix::new(rows, columns, vec![0.1; rows * columns]).unwrap();
+            let error = check("t", (1, 1), queries, &keys, &wrong).unwrap_err();
+            assert_eq!(error.to_string(), message);
+        }
     }
 }

@@ -184,12 +184,11 @@ fn scale(svg: &mut String, heat: &Heat<'_>, (left, top): (f64, f64)) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::words;
-    use crate::{Heat, Matrix};
+    use super::super::tests::{heat, words};
+    use crate::Matrix;
 
     fn draw(weights: &Matrix, queries: &[String], keys: &[String]) -> String {
-        let heat = Heat::new("a <title>", queries, keys, weights).unwrap();
-        heat.to_svg()
+        heat("a <title>", queries, keys, weights).to_svg()
     }
 
     #[test]

@@ -57,8 +57,12 @@ impl HeadMaps {
         let heads = heads.ok_or_else(|| no_layer(&self.title, layer, self.layers.len()))?;
         let matrix = head.checked_sub(1).and_then(|at| heads.get(at));
         let matrix = matrix.ok_or_else(|| no_head(&self.title, layer, head, heads.len()))?;
-        let title = format!("{}, layer {layer}, head {head}", self.title);
-        Heat::new(title, &self.queries, &self.keys, matrix)
+        Ok(Heat {
+            title: format!("{}, layer {layer}, head {head}", self.title),
+            queries: &self.queries,
+            keys: &self.keys,
+            weights: matrix,
+        })
     }
 
     /// What it shows.
