@@ -153,13 +153,12 @@ mod tests {
         let half = read(&text);
         assert_eq!(half.examples, [Pair::new("one", "eins")]);
         assert_eq!(half.report.bad, 2);
-        let shown = half.report.first_bad.iter().map(ToString::to_string);
         let [en, de] = [en, de].map(|path| path.display().to_string());
         let expected = [
             format!("{en}, line 2: blank, and its translation is not: \"zwei\""),
             format!("{de}, line 3: blank, and its source is not: \"three\""),
         ];
-        assert_eq!(shown.collect::<Vec<_>>(), expected);
+        assert_eq!(half.report.first_bad, expected);
         assert!(matches!(text.read(), Err(DataError::TooManyBad { .. })));
     }
 
@@ -185,7 +184,7 @@ mod tests {
             let read = read(&text);
             assert_eq!(read.examples, examples);
             let bad = &read.report.first_bad[0];
-            assert_eq!((bad.line, bad.why.as_str()), (line, why));
+            assert!(bad.contains(&format!(", line {line}: {why}")), "{bad}");
         }
         // The last column there could be.
         let read = ParallelText::tsv_columns(&path, 0, usize::MAX).read();

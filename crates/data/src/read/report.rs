@@ -14,27 +14,6 @@ const SHOWN: usize = 5;
 /// Characters of a bad line that are shown.
 const EXCERPT: usize = 60;
 
-/// A line that could not be parsed: how it begins, and what is wrong with it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct BadLine {
-    /// The file, or the archive and the file in it.
-    name: String,
-    pub(crate) line: usize,
-    pub(crate) why: String,
-    pub(crate) excerpt: String,
-}
-
-impl fmt::Display for BadLine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, why) = (Printable(&self.name), Printable(&self.why));
-        write!(f, "{name}, line {}: {why}", self.line)?;
-        match self.excerpt.as_str() {
-            "" => Ok(()),
-            excerpt => write!(f, ": {excerpt:?}"),
-        }
-    }
-}
-
 /// What was read, and what of it was kept. Print it: it says what was left out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReadReport {
@@ -46,21 +25,16 @@ pub struct ReadReport {
     pub blank: usize,
     /// Lines, or documents, that could not be parsed.
     pub bad: usize,
-    /// The first of those.
-    pub(crate) first_bad: Vec<BadLine>,
+    /// The first of those: where they are, what is wrong with them, and how they begin.
+    pub first_bad: Vec<String>,
     /// Files that lie beside the examples and are none.
     pub ignored: Vec<String>,
 }
 
 impl fmt::Display for ReadReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let files = match self.files.as_slice() {
-            [first, .., last] if self.files.len() > 2 => {
-                let (first, last) = (Printable(first), Printable(last));
-                format!("{} files, {first} to {last}", self.files.len())
-            }
-            files => Printable(&files.join(" and ")).to_string(),
-        };
+        let files = self.files.join(" and ");
+        let files = Printable(&files);
         write!(f, "{files}: {} examples", self.kept)?;
         if self.blank > 0 {
             write!(f, ", {} blank lines", self.blank)?;
@@ -137,12 +111,12 @@ impl<T> Read<T> {
             if excerpt.len() < text.len() {
                 excerpt.push('…');
             }
-            report.first_bad.push(BadLine {
-                name: name.to_owned(),
-                line,
-                why,
-                excerpt,
-            });
+            let (name, why) = (Printable(name), Printable(&why));
+            let shown = match excerpt.is_empty() {
+                true => format!("{name}, line {line}: {why}"),
+                false => format!("{name}, line {line}: {why}: {excerpt:?}"),
+            };
+            report.first_bad.push(shown);
         }
     }
 
