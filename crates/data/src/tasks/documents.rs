@@ -38,15 +38,6 @@ static FILLERS: LazyLock<Vec<&str>> = LazyLock::new(|| {
         .collect()
 });
 
-/// A word that tells the class, by where it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct KeyWord {
-    /// Which sentence.
-    pub sentence: usize,
-    /// Which word of it.
-    pub word: usize,
-}
-
 /// A document, with what tells its class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MarkedDocument {
@@ -54,9 +45,9 @@ pub struct MarkedDocument {
     pub label: String,
     /// Words of each sentence.
     pub sentences: Vec<Vec<String>>,
-    /// The words that tell it, in the order of the document: in each sentence that counts,
-    /// the cue and a word of the class.
-    pub keys: Vec<KeyWord>,
+    /// The words that tell it, by sentence and word in it, in the order of the document: in each
+    /// sentence that counts, the cue and a word of the class.
+    pub keys: Vec<(usize, usize)>,
 }
 
 impl MarkedDocument {
@@ -68,7 +59,7 @@ impl MarkedDocument {
 
     /// The sentences that count, in their order.
     pub fn key_sentences(&self) -> Vec<usize> {
-        let mut sentences: Vec<usize> = self.keys.iter().map(|key| key.sentence).collect();
+        let mut sentences: Vec<usize> = self.keys.iter().map(|(sentence, _)| *sentence).collect();
         sentences.dedup();
         sentences
     }
@@ -117,7 +108,7 @@ fn document(task: &Documents, draw: &mut Draw) -> MarkedDocument {
             words[places[1]] = (*draw.choose(&CLASSES[class].1)).to_owned();
             let mut pair = [places[0], places[1]];
             pair.sort_unstable();
-            keys.extend(pair.map(|word| KeyWord { sentence, word }));
+            keys.extend(pair.map(|word| (sentence, word)));
         } else if role < task.key_sentences + task.decoys {
             let other = (class + 1 + draw.below(task.classes - 1)) % task.classes;
             words[places[0]] = (*draw.choose(&CLASSES[other].1)).to_owned();
@@ -177,10 +168,10 @@ mod tests {
             assert!(document.keys.is_sorted());
             assert_eq!(document.key_sentences().len(), 3);
             for pair in document.keys.chunks(2) {
-                assert_eq!(pair[0].sentence, pair[1].sentence);
+                assert_eq!(pair[0].0, pair[1].0);
                 let words = pair
                     .iter()
-                    .map(|key| &document.sentences[key.sentence][key.word]);
+                    .map(|(sentence, word)| &document.sentences[*sentence][*word]);
                 assert_eq!(words.filter(|word| *word == CUE).count(), 1);
             }
         }

@@ -13,7 +13,7 @@ mod sequences;
 
 pub use zoo_config::{Dates, Direction, Documents, ListOps, Phrases, Recall, Sequences};
 
-pub use self::documents::{KeyWord, MarkedDocument};
+pub use self::documents::MarkedDocument;
 pub use self::phrases::phrases;
 pub use self::sequences::Arrangement;
 use crate::{DataError, Parts};
