@@ -142,8 +142,8 @@ fn every_key_is_read_into_its_field() {
 fn every_field_is_a_key_and_in_the_document() {
     let docs = docs();
     for (section, kind, keys) in kinds() {
-        let read = read(&file(section, kind, ""));
-        let table = read[section].as_table().expect("a section");
+        let defaults = read(&file(section, kind, ""));
+        let table = defaults[section].as_table().expect("a section");
         for field in table.keys().filter(|field| *field != "kind") {
             let key = keys.iter().find(|key| key.name == field);
             assert!(key.is_some(), "{section}.{field} is not documented");
@@ -155,11 +155,14 @@ fn every_field_is_a_key_and_in_the_document() {
             let about = key.about.trim();
             assert!(about.ends_with('.'), "{section}.{}: {about}", key.name);
             assert!(docs.contains(about), "{section}.{}: {about}", key.name);
-            assert!(
-                docs.contains(&format!("| `{}` |", key.name)),
-                "{}",
-                key.name
-            );
+            let row = format!("| `{}` |", key.name);
+            assert!(docs.contains(&row), "{row}");
+            // Its default is that of the struct, and allowed.
+            if let (Presence::Usual, Some(default)) = (key.presence, (key.default)()) {
+                assert_eq!(table[key.name], default, "{section}.{}", key.name);
+                let line = format!("{} = {default}", key.name);
+                read(&file(section, kind, &line));
+            }
         }
         if let Some(kind) = kind {
             assert!(docs.contains(&format!("- `{}`: {}", kind.word, kind.about.trim())));
@@ -167,64 +170,29 @@ fn every_field_is_a_key_and_in_the_document() {
     }
 }
 
-#[test]
-fn defaults_are_those_of_the_structs_and_allowed() {
-    for (section, kind, keys) in kinds() {
-        let defaults = read(&file(section, kind, ""));
-        for key in keys {
-            if let (Presence::Usual, Some(default)) = (key.presence, (key.default)()) {
-                assert_eq!(
-                    defaults[section][key.name], default,
-                    "{section}.{}",
-                    key.name
-                );
-                read(&file(section, kind, &format!("{} = {default}", key.name)));
-            }
-        }
-    }
-}
-
-/// A line of a file that says a whole number.
-struct Line {
-    section: &'static str,
-    kind: Option<&'static Variant>,
-    /// The key, and the one it is part of.
-    names: [&'static str; 2],
-    /// With `VALUE` for the number.
-    text: String,
-    /// Its upper bound.
-    most: i64,
-}
-
-/// Every whole number that a file can say, from the list of keys.
-fn integer_lines() -> Vec<Line> {
-    let mut lines = vec![];
+/// Calls `each` for every whole number that a file can say, with its section and kind, the names of
+/// the key and of the one it is part of, a line with `VALUE` for the number, and its upper bound.
+fn for_each_integer(
+    mut each: impl FnMut(&'static str, Option<&'static Variant>, [&str; 2], &str, i64),
+) {
     for (section, kind, keys) in kinds() {
         for key in keys {
-            let mut add = |name: &'static str, text: String, most: i64| {
-                let names = [name, key.name];
-                lines.push(Line {
-                    section,
-                    kind,
-                    names,
-                    text,
-                    most,
-                });
+            let name = key.name;
+            let mut add = |inner: &str, value: &str, most: i64| {
+                let line = format!("{name} = {value}");
+                each(section, kind, [inner, name], &line, most);
             };
             match &key.values {
-                Values::Count { most, .. } => add(key.name, format!("{} = VALUE", key.name), *most),
-                Values::Devices => add(key.name, format!("{} = [VALUE]", key.name), i64::MAX),
+                Values::Count { most, .. } => add(name, "VALUE", *most),
+                Values::Devices => add(name, "[VALUE]", i64::MAX),
                 Values::Choice(choice) => {
                     for variant in choice.variants {
                         for inner in variant.keys {
-                            let Values::Count { most, .. } = inner.values else {
-                                continue;
-                            };
-                            let line = format!(
-                                "{} = {{ kind = \"{}\", {} = VALUE }}",
-                                key.name, variant.word, inner.name
-                            );
-                            add(inner.name, line, most);
+                            if let Values::Count { most, .. } = inner.values {
+                                let (kind, inner) = (variant.word, inner.name);
+                                let table = format!("{{ kind = \"{kind}\", {inner} = VALUE }}");
+                                add(inner, &table, most);
+                            }
                         }
                     }
                 }
@@ -232,7 +200,6 @@ fn integer_lines() -> Vec<Line> {
             }
         }
     }
-    lines
 }
 
 /// What is absurd, or the upper bound of its key, is refused by name, or fits and can be counted:
@@ -259,13 +226,11 @@ fn absurd_and_largest_sizes_are_refused_by_name_or_counted() {
     };
     let start = std::time::Instant::now();
     let (mut refused, mut counted, mut counted_at_most) = (0, 0, 0);
-    for line in integer_lines() {
+    for_each_integer(|section, kind, names, line, most| {
         for value in absurd {
-            let most = line.most.to_string();
-            let text = line
-                .text
-                .replace("VALUE", if value == "MOST" { &most } else { value });
-            let text = file(line.section, line.kind, &text);
+            let most = most.to_string();
+            let value_or_most = if value == "MOST" { &most } else { value };
+            let text = file(section, kind, &line.replace("VALUE", value_or_most));
             match Config::parse("a.toml", &text, &[]) {
                 Ok(config) => {
                     for sizes in [all, crate::DataSizes::default()] {
@@ -276,13 +241,13 @@ fn absurd_and_largest_sizes_are_refused_by_name_or_counted() {
                 }
                 Err(error) => {
                     let said = error.to_string();
-                    let is_named = line.names.iter().any(|name| said.contains(name));
+                    let is_named = names.iter().any(|name| said.contains(name));
                     assert!(is_named, "{text}\n{said}");
                     refused += 1;
                 }
             }
         }
-    }
+    });
     let took = start.elapsed();
     assert!(refused > 500 && counted > 100, "{refused}, {counted}");
     assert!(counted_at_most > 50, "{counted_at_most}");
