@@ -12,7 +12,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::text::{ngrams, shared, words};
-use super::{Case, CorpusMetric, Tokenizer};
+use super::{BleuTokenizer, Case, CorpusMetric, tokenize};
 
 /// The longest run that is counted.
 const ORDER: usize = 4;
@@ -30,7 +30,7 @@ const ORDER: usize = 4;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Bleu {
     /// What a word is. Default: `13a`.
-    pub tokenizer: Tokenizer,
+    pub tokenizer: BleuTokenizer,
     /// Whether capitals count. Default: `mixed`, they do.
     pub case: Case,
 }
@@ -41,7 +41,7 @@ impl CorpusMetric for Bleu {
     /// Words of the output and of the references that are nearest in length, and for each order
     /// the runs that match and all of them.
     fn count(&self, hypothesis: &str, references: &[&str]) -> Vec<usize> {
-        let cut = |line: &str| self.tokenizer.tokenize(&self.case.apply(line));
+        let cut = |line: &str| tokenize(&self.case.apply(line), self.tokenizer);
         let hypothesis = cut(hypothesis);
         let hypothesis: Vec<&str> = words(&hypothesis).collect();
         let references: Vec<String> = references.iter().map(|line| cut(line)).collect();
