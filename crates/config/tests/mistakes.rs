@@ -37,7 +37,7 @@ fn every_mistake_is_told_with_its_place_and_what_is_allowed() {
         assert_escaped(&said);
         count += 1;
     }
-    assert_eq!(count, 94);
+    assert_eq!(count, 95);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use burn::tensor::Tensor;
 use zoo_data::Tokenizer;
 use zoo_viz::{AttentionPage, HeadMaps, Heat, Matrix, Part, PictureError};
 
-use crate::{TrainError, Trained};
+use crate::{Result, TrainError, Trained};
 
 /// Which attention of a Transformer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -47,7 +47,7 @@ impl Trained {
         text: &str,
         target: Option<&str>,
         side: Option<Side>,
-    ) -> Result<Attention, TrainError> {
+    ) -> Result<Attention> {
         let word = self.config.model.word();
         if target.is_some() && self.model.translator().is_none() {
             return Err(TrainError::Refused(format!(
@@ -93,12 +93,13 @@ impl Trained {
             None => "averaged weights".to_owned(),
         };
         let summary = self.model.summary();
-        format!("{}, {step}, {}", summary.title, self.opened)
+        let title = summary.lines().next().unwrap_or_default();
+        format!("{title}, {step}, {}", self.opened)
     }
 }
 
 /// What a model of some task shows.
-pub struct Seen {
+pub(crate) struct Seen {
     pub(crate) notes: Vec<String>,
     pub(crate) parts: Vec<Part>,
 }
@@ -110,7 +111,7 @@ impl Attention {
     ///
     /// [`TrainError::Picture`] if there is no such layer or head, [`TrainError::Refused`] if there
     /// are none at all.
-    pub fn heat(&self, layer: Option<usize>, head: Option<usize>) -> Result<Heat<'_>, TrainError> {
+    pub fn heat(&self, layer: Option<usize>, head: Option<usize>) -> Result<Heat<'_>> {
         match &self.page.parts[self.chosen] {
             Part::Heads(heads) => Ok(heads.head(layer.unwrap_or(1), head.unwrap_or(1))?),
             Part::Alignment(_) if layer.is_some() || head.is_some() => Err(TrainError::Refused(
@@ -125,20 +126,17 @@ impl Attention {
     }
 }
 
-/// That there is something to look at.
-pub(crate) fn not_empty(what: &str, ids: &[u32]) -> Result<(), TrainError> {
+pub(crate) fn not_empty(what: &str, ids: &[u32]) -> Result<()> {
     match ids.is_empty() {
         true => Err(nothing(what)),
         false => Ok(()),
     }
 }
 
-/// The error for a text without tokens.
 pub(crate) fn nothing(what: &str) -> TrainError {
     TrainError::Refused(format!("there is nothing to look at: {what} has no tokens"))
 }
 
-/// How tokens are written.
 pub(crate) fn written(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<String> {
     let token = |id: &u32| tokenizer.token(*id).unwrap_or_else(|| format!("#{id}"));
     ids.iter().map(token).collect()

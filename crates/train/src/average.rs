@@ -10,16 +10,16 @@
 use burn::tensor::TensorData;
 use zoo_models::weights::Weights;
 
-use crate::{AVERAGE, RunFolder, TrainError, files};
+use crate::{AVERAGE, Result, RunFolder, TrainError, files};
 
 /// Averages the checkpoints of these steps, and writes the weights into the run's folder, in the
 /// place of those that may be there. They are whole at any time.
 ///
 /// # Errors
 ///
-/// [`TrainError::NoSuchCheckpoint`] or [`TrainError::Damaged`] if one of them cannot be read,
-/// [`TrainError::Refused`] if there are none to average.
-pub fn average(folder: &RunFolder, steps: &[usize]) -> Result<Weights, TrainError> {
+/// [`TrainError::Refused`] if there are none to average, or one of them does not exist,
+/// [`TrainError::Damaged`] if it cannot be read.
+pub fn average(folder: &RunFolder, steps: &[usize]) -> Result<Weights> {
     let checkpoints = folder.checkpoints();
     let mut read = steps.iter().map(|step| {
         let others = || {
@@ -50,7 +50,6 @@ pub fn average(folder: &RunFolder, steps: &[usize]) -> Result<Weights, TrainErro
     Ok(mean)
 }
 
-/// Sums of tensors, by name.
 struct Sums {
     tensors: Vec<Sum>,
     count: usize,

@@ -1,18 +1,116 @@
-//! How good a run is at texts: its own that it has not learned from, or others.
+//! How good a model is at what it was trained for: in loss, and in what people publish. The texts are
+//! a run's own that it has not learned from, or others.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use zoo_data::metrics::Bleu;
+use burn::tensor::Device;
+use zoo_config::{Config, Data, Direction, Metric, WordRule};
+use zoo_data::metrics::{Accuracy, Bleu, BleuScore, ChrfScore, ConfusionMatrix, Perplexity};
+use zoo_models::GenerateConfig;
 
 use crate::generate::generate_config;
-use crate::judge::{Judge, Judgement};
-use crate::task::{Ids, Note, Task, check_lengths, read_texts};
-use crate::trained::TrainedTask;
-use crate::{TrainError, Trained};
+use crate::task::Note;
+use crate::{Result, Trained};
+
+/// How good a model was.
+#[derive(Debug, Clone)]
+pub struct Judgement {
+    /// The mean loss of what was to be said, and over how much.
+    pub(crate) loss: Perplexity,
+    pub(crate) outcome: Outcome,
+    pub(crate) samples: Vec<Sample>,
+}
+
+/// What came of a validation or a test.
+#[derive(Debug, Clone)]
+pub(crate) enum Outcome {
+    Texts {
+        /// Those that are right in every token.
+        exact: Accuracy,
+        bleu: BleuScore,
+        chrf: ChrfScore,
+        /// What was written, in the order of the examples.
+        hypotheses: Vec<String>,
+    },
+    Classes(ConfusionMatrix),
+    /// Text was gone on with: there is the loss alone.
+    Continuation,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sample {
+    pub(crate) given: String,
+    /// What was wanted, if one thing was.
+    pub(crate) wanted: Option<String>,
+    pub(crate) said: String,
+}
+
+impl Judgement {
+    /// One number of it; nothing for what this task has not.
+    pub fn value(&self, metric: Metric) -> Option<f64> {
+        match (metric, &self.outcome) {
+            (Metric::Loss, _) => self.loss.loss(),
+            (Metric::Perplexity, _) => self.loss.value(),
+            (Metric::Exact, Outcome::Texts { exact, .. }) => exact.sequences(),
+            (Metric::Bleu, Outcome::Texts { bleu, .. }) => Some(bleu.score),
+            (Metric::Chrf, Outcome::Texts { chrf, .. }) => Some(chrf.score),
+            (Metric::Accuracy, Outcome::Classes(matrix)) => matrix.accuracy(),
+            (Metric::MacroF1, Outcome::Classes(matrix)) => matrix.macro_f1(),
+            _ => None,
+        }
+    }
+
+    /// All its numbers, by their names.
+    pub fn values(&self) -> Vec<(Metric, f64)> {
+        let all = [
+            Metric::Loss,
+            Metric::Perplexity,
+            Metric::Exact,
+            Metric::Bleu,
+            Metric::Chrf,
+            Metric::Accuracy,
+            Metric::MacroF1,
+        ];
+        let of_classes = matches!(self.outcome, Outcome::Classes(_));
+        all.into_iter()
+            // Nobody counts classes in perplexity.
+            .filter(|metric| !(of_classes && *metric == Metric::Perplexity))
+            .filter_map(|metric| Some((metric, self.value(metric)?)))
+            .collect()
+    }
+
+    /// The same by the names of the metrics.
+    pub(crate) fn by_name(&self) -> BTreeMap<String, f64> {
+        let values = self.values().into_iter();
+        values
+            .map(|(metric, value)| (metric.word().to_owned(), value))
+            .collect()
+    }
+}
+
+/// What it takes to judge, beside a model and examples.
+#[derive(Debug, Clone)]
+pub(crate) struct Judge {
+    /// How texts are written, by models that write any.
+    pub(crate) generate: Option<GenerateConfig>,
+    pub(crate) bleu: Bleu,
+    /// Examples whose result is shown.
+    pub(crate) samples: usize,
+    pub(crate) device: Device,
+}
+
+/// BLEU as the config's validation computes it.
+pub(crate) fn bleu_of(config: &Config) -> Bleu {
+    Bleu {
+        tokenizer: config.bleu_tokenizer().unwrap_or_default(),
+        ..Bleu::default()
+    }
+}
 
 /// A part of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum DataPart {
+pub(crate) enum DataPart {
     /// What the run learns from.
     #[value(skip)]
     Train,
@@ -23,8 +121,7 @@ pub enum DataPart {
 }
 
 impl DataPart {
-    /// The word for it.
-    pub fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Train => "training",
             Self::Valid => "validation",
@@ -35,42 +132,32 @@ impl DataPart {
 
 /// The texts that a run is evaluated with.
 #[derive(Debug, Clone)]
-pub enum Source {
+pub(crate) enum Source {
     /// A part of its own data; the test, or the validation where there is no test, if not given.
     Own(Option<DataPart>),
     /// Texts to translate, and what should become of them, line by line.
     Parallel(PathBuf, PathBuf),
-    /// Texts with their classes.
     Labelled(PathBuf),
-    /// Running text.
     Plain(PathBuf),
 }
 
-/// How good a run is at texts.
 #[derive(Debug)]
-pub struct Evaluated {
-    /// How good it was.
-    pub judgement: Judgement,
+pub(crate) struct Evaluated {
+    pub(crate) judgement: Judgement,
     /// What the texts are called.
-    pub name: String,
+    pub(crate) name: String,
     /// How many examples or characters there are.
-    pub size: usize,
+    pub(crate) size: usize,
 }
 
 impl Trained {
-    /// How good the model is at texts.
-    ///
-    /// # Errors
-    ///
-    /// [`TrainError::Refused`] if there is nothing in that part, or these are no texts for this
-    /// model; [`TrainError::TooLong`] and [`TrainError::Data`] for texts it cannot take.
-    pub fn evaluate(
+    pub(crate) fn evaluate(
         &self,
         source: &Source,
         bleu: Bleu,
         samples: usize,
         note: Note<'_>,
-    ) -> Result<Evaluated, TrainError> {
+    ) -> Result<Evaluated> {
         let judge = Judge {
             generate: generate_config(&self.config).ok(),
             bleu,
@@ -81,54 +168,19 @@ impl Trained {
     }
 }
 
-/// How good a model is at texts of its task.
-pub(crate) fn evaluate<T: Task>(
-    TrainedTask { task, model }: &TrainedTask<T>,
-    trained: &Trained,
-    source: &Source,
-    judge: &Judge,
-    note: Note<'_>,
-) -> Result<Evaluated, TrainError> {
-    let config = &trained.config;
-    let (texts, part, name) = match source {
-        Source::Own(part) => {
-            let parts = read_texts::<T>(config, note)?;
-            let part = part.unwrap_or(match T::size(&parts.test) {
-                0 => DataPart::Valid,
-                _ => DataPart::Test,
-            });
-            let texts = match part {
-                DataPart::Train => parts.train,
-                DataPart::Valid => parts.valid,
-                DataPart::Test => parts.test,
-            };
-            (texts, part, format!("{} data", part.word()))
+#[cfg(test)]
+mod tests {
+    use zoo_data::metrics::CorpusMetric;
+
+    use super::*;
+
+    #[test]
+    fn validation_computes_bleu_with_the_tokenizer_of_the_config() {
+        let text = "[data]\nkind = \"reverse\"\n[model]\nkind = \"transformer\"\n[validation]\n";
+        for (key, expected) in [("", "tok:none"), ("bleu_tokenizer = \"char\"", "tok:char")] {
+            let config = Config::parse("a.toml", &format!("{text}{key}\n"), &[]).unwrap();
+            let score = bleu_of(&config).corpus(&["a b"], &[vec!["a b"]]).unwrap();
+            assert!(score.signature.contains(expected), "{}", score.signature);
         }
-        Source::Parallel(path, _) | Source::Labelled(path) | Source::Plain(path) => {
-            let texts = T::read_files(config, source, note)?.ok_or_else(|| {
-                TrainError::Refused(format!(
-                    "a {} cannot be judged by such texts: it takes {}",
-                    config.model.word(),
-                    T::FILES
-                ))
-            })?;
-            (texts, DataPart::Test, path.display().to_string())
-        }
-    };
-    let size = T::size(&texts);
-    if size == 0 {
-        return Err(TrainError::Refused(format!(
-            "the {} data has no examples: choose another --part, or give texts of your own",
-            part.word()
-        )));
     }
-    let ids = task.encode(config, part, &texts, note)?;
-    check_lengths(task, part, &ids)?;
-    let examples = ids.examples(task.context(), None);
-    let judgement = task.evaluate(model, &examples, &texts, judge)?;
-    Ok(Evaluated {
-        judgement,
-        name,
-        size,
-    })
 }

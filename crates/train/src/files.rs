@@ -2,7 +2,7 @@
 //!
 //! All of them are here, so that tests can make each one fail ([`faults`]).
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use zoo_models::weights::Weights;
 
 use self::faults::allowed;
-use crate::TrainError;
+use crate::{Result, TrainError};
 
 /// Ends the name of a file that is not complete yet.
 const PARTIAL: &str = ".partial";
@@ -18,7 +18,7 @@ const TEMPORARY: &str = ".tmp";
 
 /// Writes a file of a run folder, which one process writes at a time, and replaces the one that
 /// may exist. After a crash or a power cut, the old one or the new one is there, in full.
-pub(crate) fn write_atomic(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
+pub(crate) fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
     let partial = with_suffix(path, PARTIAL);
     // Left behind by a process that was killed.
     if partial.symlink_metadata().is_ok() {
@@ -32,7 +32,7 @@ pub(crate) fn write_atomic(path: &Path, bytes: &[u8]) -> Result<(), TrainError> 
 ///
 /// A device, a pipe or a file descriptor (`/dev/stdout`) is written to as it is. A regular file is
 /// replaced at once and keeps its permissions, also through symlinks, which stay.
-pub(crate) fn write_output(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
+pub(crate) fn write_output(path: &Path, bytes: &[u8]) -> Result<()> {
     write_through_links(path, bytes).map_err(TrainError::file(path))
 }
 
@@ -59,16 +59,11 @@ fn write_through_links(path: &Path, bytes: &[u8]) -> io::Result<()> {
         }
     };
     if let Some(found) = found {
-        restrict(&file, &partial, found.permissions())?;
+        // Before there is any content to protect.
+        let restricted = file.set_permissions(found.permissions());
+        restricted.inspect_err(|_| drop(fs::remove_file(&partial)))?;
     }
     replace(file, &partial, &target, bytes)
-}
-
-/// Sets permissions before there is any content to protect.
-fn restrict(file: &File, path: &Path, permissions: Permissions) -> io::Result<()> {
-    file.set_permissions(permissions).inspect_err(|_| {
-        let _ = fs::remove_file(path);
-    })
 }
 
 /// The file that symlinks lead to, which need not exist. None for a file descriptor.
@@ -89,43 +84,42 @@ fn target_of(path: &Path) -> Option<PathBuf> {
 }
 
 /// Writes and syncs a new file in a folder that nobody reads yet.
-pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
+pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
     let written = create_new(path).and_then(|file| write_and_sync(file, path, bytes));
     written.map_err(TrainError::file(path))
 }
 
 /// Writes and syncs weights to a new file.
-pub(crate) fn write_weights(path: &Path, weights: &Weights) -> Result<(), TrainError> {
-    allowed("write", path).map_err(TrainError::file(path))?;
+pub(crate) fn write_weights(path: &Path, weights: &Weights) -> Result<()> {
+    attempt("write", path, || Ok(()))?;
     weights.write(path)?;
-    allowed("sync", path).map_err(TrainError::file(path))
+    attempt("sync", path, || Ok(()))
 }
 
 /// Writes and syncs weights, and replaces a file that may exist at once.
-pub(crate) fn replace_weights(path: &Path, weights: &Weights) -> Result<(), TrainError> {
-    allowed("write", path).map_err(TrainError::file(path))?;
+pub(crate) fn replace_weights(path: &Path, weights: &Weights) -> Result<()> {
+    attempt("write", path, || Ok(()))?;
     weights.replace(path)?;
     sync_parent(path).map_err(TrainError::file(path))
 }
 
 /// Creates a folder, and those above it, that may exist.
-pub(crate) fn create_folder(path: &Path) -> Result<(), TrainError> {
+pub(crate) fn create_folder(path: &Path) -> Result<()> {
     if path.is_dir() {
         return Ok(());
     }
-    let created = allowed("create", path)
-        .and_then(|()| fs::create_dir_all(path))
-        .and_then(|()| sync_parent(path));
-    created.map_err(TrainError::file(path))
+    attempt("create", path, || {
+        fs::create_dir_all(path).and_then(|()| sync_parent(path))
+    })
 }
 
 /// Renames a file or folder to a path that is free, or replaces a file.
-pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), TrainError> {
-    rename_io(from, to).map_err(TrainError::file(to))
+pub(crate) fn rename(from: &Path, to: &Path) -> Result<()> {
+    attempt("rename", to, || fs::rename(from, to))
 }
 
 /// Gives whatever is at a path a name that is free.
-pub(crate) fn set_aside(path: &Path) -> Result<PathBuf, TrainError> {
+pub(crate) fn set_aside(path: &Path) -> Result<PathBuf> {
     let mut count = 1;
     loop {
         let aside = with_suffix(path, &format!(".aside-{count}"));
@@ -138,42 +132,40 @@ pub(crate) fn set_aside(path: &Path) -> Result<PathBuf, TrainError> {
 }
 
 /// Removes a file or a symlink, never what it leads to.
-pub(crate) fn remove_file(path: &Path) -> Result<(), TrainError> {
-    allowed("remove", path)
-        .and_then(|()| fs::remove_file(path))
-        .map_err(TrainError::file(path))
+pub(crate) fn remove_file(path: &Path) -> Result<()> {
+    attempt("remove", path, || fs::remove_file(path))
 }
 
 /// Removes a folder that is empty.
-pub(crate) fn remove_folder(path: &Path) -> Result<(), TrainError> {
-    allowed("remove", path)
-        .and_then(|()| fs::remove_dir(path))
-        .map_err(TrainError::file(path))
+pub(crate) fn remove_folder(path: &Path) -> Result<()> {
+    attempt("remove", path, || fs::remove_dir(path))
 }
 
 /// Makes what was created, renamed or removed in a folder survive a power cut.
-pub(crate) fn sync_folder(folder: &Path) -> Result<(), TrainError> {
+pub(crate) fn sync_folder(folder: &Path) -> Result<()> {
     sync_folder_io(folder).map_err(TrainError::file(folder))
 }
 
 /// Opens a file to write to, which may exist and keeps its content.
-pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
-    allowed("create", path)?;
-    File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(path)
+pub(crate) fn open_or_create(path: &Path) -> Result<File> {
+    attempt("create", path, || {
+        let mut options = File::options();
+        options.create(true).truncate(false).write(true).open(path)
+    })
 }
 
-/// Replaces the content of an open file.
-pub(crate) fn rewrite(file: &mut File, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    file.set_len(0)?;
-    file.rewind()?;
-    write(file, path, bytes)
+pub(crate) fn rewrite(file: &mut File, path: &Path, bytes: &[u8]) -> Result<()> {
+    let emptied = file.set_len(0).and_then(|()| file.rewind());
+    let written = emptied.and_then(|()| write(file, path, bytes));
+    written.map_err(TrainError::file(path))
 }
 
-/// A file that grows.
+/// Changes something at a path, unless a test wants that to fail.
+fn attempt<T>(operation: &str, path: &Path, change: impl FnOnce() -> io::Result<T>) -> Result<T> {
+    let changed = allowed(operation, path).and_then(|()| change());
+    changed.map_err(TrainError::file(path))
+}
+
 #[derive(Debug)]
 pub(crate) struct Appender {
     file: File,
@@ -181,18 +173,16 @@ pub(crate) struct Appender {
 }
 
 impl Appender {
-    /// Opens a file, or creates it.
-    pub(crate) fn open(path: &Path) -> Result<Self, TrainError> {
-        let opened = allowed("create", path)
-            .and_then(|()| File::options().create(true).append(true).open(path));
-        Ok(Self {
-            file: opened.map_err(TrainError::file(path))?,
-            path: path.into(),
-        })
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let file = attempt("create", path, || {
+            File::options().create(true).append(true).open(path)
+        })?;
+        let path = path.into();
+        Ok(Self { file, path })
     }
 
     /// Adds text at once: a process that is killed afterwards has written it.
-    pub(crate) fn append(&mut self, text: &str) -> Result<(), TrainError> {
+    pub(crate) fn append(&mut self, text: &str) -> Result<()> {
         write(&mut self.file, &self.path, text.as_bytes()).map_err(TrainError::file(&self.path))
     }
 }
@@ -204,20 +194,13 @@ pub(crate) fn without_suffix(name: &str) -> &str {
         return name;
     }
     // NAME.PROCESS-COUNT.tmp, as `temporary` and Burn's `AtomicFile` name them.
-    let parts = name
-        .strip_suffix(TEMPORARY)
-        .and_then(|name| name.rsplit_once('.'));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    match parts {
-        Some((stem, id))
-            if id
-                .split_once('-')
-                .is_some_and(|(process, count)| is_number(process) && is_number(count)) =>
-        {
-            stem
-        }
-        _ => name,
-    }
+    let stem = || {
+        let (stem, id) = name.strip_suffix(TEMPORARY)?.rsplit_once('.')?;
+        let (process, count) = id.split_once('-')?;
+        (is_number(process) && is_number(count)).then_some(stem)
+    };
+    stem().unwrap_or(name)
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
@@ -241,7 +224,9 @@ fn create_new(path: &Path) -> io::Result<File> {
 
 /// Fills a file, and gives it its name when it is complete.
 fn replace(file: File, partial: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let written = write_and_sync(file, partial, bytes).and_then(|()| rename_io(partial, path));
+    let written = write_and_sync(file, partial, bytes)
+        .and_then(|()| allowed("rename", path))
+        .and_then(|()| fs::rename(partial, path));
     if written.is_err() {
         // It takes up space, which may be what is missing.
         let _ = fs::remove_file(partial);
@@ -265,11 +250,6 @@ fn write(file: &mut File, path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)
 }
 
-fn rename_io(from: &Path, to: &Path) -> io::Result<()> {
-    allowed("rename", to)?;
-    fs::rename(from, to)
-}
-
 fn sync_parent(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(folder) if folder != Path::new("") => sync_folder_io(folder),
@@ -285,16 +265,18 @@ fn sync_folder_io(folder: &Path) -> io::Result<()> {
     }
     match File::open(folder)?.sync_all() {
         // Nor can some network and user-space filesystems.
-        Err(error)
-            if matches!(
-                error.kind(),
-                ErrorKind::Unsupported | ErrorKind::InvalidInput
-            ) =>
-        {
-            Ok(())
-        }
+        Err(error) if is_unsupported(&error) => Ok(()),
         synced => synced,
     }
+}
+
+/// Whether a filesystem says that it has no such operation: ENOSYS and EOPNOTSUPP; EINVAL of
+/// filesystems in user space.
+pub(crate) fn is_unsupported(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Unsupported | ErrorKind::InvalidInput
+    )
 }
 
 /// File operations that fail on request, for tests.

@@ -4,14 +4,10 @@ use zoo_config::{Config, Strategy as Said};
 use zoo_data::{BEGIN, END, PAD, UNKNOWN};
 use zoo_models::{GenerateConfig, Strategy};
 
-use crate::TrainError;
+use crate::{Result, TrainError};
 
 /// How texts are written, as the config's `[decoding]` says.
-///
-/// # Errors
-///
-/// [`TrainError::Refused`] if the model writes none; the config has no such section then.
-pub(crate) fn generate_config(config: &Config) -> Result<GenerateConfig, TrainError> {
+pub(crate) fn generate_config(config: &Config) -> Result<GenerateConfig> {
     let (Some(section), Some(strategy)) = (&config.decoding, config.strategy()) else {
         return decoding(None).cloned();
     };
@@ -31,12 +27,8 @@ pub(crate) fn generate_config(config: &Config) -> Result<GenerateConfig, TrainEr
     Ok(config)
 }
 
-/// What texts are written by, if any are.
-///
-/// # Errors
-///
-/// [`TrainError::Refused`] if none are.
-pub(crate) fn decoding(config: Option<&GenerateConfig>) -> Result<&GenerateConfig, TrainError> {
+/// What texts are written by; an error if the model writes none.
+pub(crate) fn decoding(config: Option<&GenerateConfig>) -> Result<&GenerateConfig> {
     config.ok_or_else(|| {
         TrainError::Refused(
             "decoding: the config has no [decoding]: its model writes no text".to_owned(),

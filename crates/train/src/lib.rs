@@ -6,8 +6,7 @@
 //!                                                        show        Trained: evaluate, attend, ...
 //! ```
 //!
-//! - [`Task`]: what is learned, from texts to evaluation: [`Translation`], [`Classification`],
-//!   [`LanguageModelling`];
+//! - `Task`: what is learned, from texts to evaluation;
 //! - [`train`]: learning, with everything that is written on the way;
 //! - [`RunFolder`], [`Checkpoints`]: what is kept of a run;
 //! - [`Trained`]: a run that is used; [`Judgement`] says how good a model is, [`Attention`] where
@@ -24,7 +23,6 @@ mod error;
 mod evaluate;
 mod files;
 mod generate;
-mod judge;
 mod learn;
 mod memory;
 mod out;
@@ -35,15 +33,14 @@ mod trained;
 
 pub use self::attend::{Attention, Side};
 pub use self::average::average;
+pub(crate) use self::error::Result;
 pub use self::error::{Instead, TrainError};
-pub use self::evaluate::{DataPart, Evaluated, Source};
+pub use self::evaluate::Judgement;
+pub(crate) use self::evaluate::{DataPart, Source};
 #[doc(hidden)]
 pub use self::files::faults;
-pub use self::judge::{Judge, Judgement, Outcome, Sample, bleu_of};
 pub use self::learn::{Ending, Finished, TrainOptions, train};
 pub use self::run::{Best, Checkpoint, Checkpoints, RunFolder};
-pub use self::task::{
-    Classification, ClassificationModel, Classified, LanguageModelling, Note, Section, Task,
-    Translated, Translation, TranslationModel, Written,
-};
-pub use self::trained::{AVERAGE, Trained, Which};
+pub use self::task::Classified;
+pub(crate) use self::trained::AVERAGE;
+pub use self::trained::{Trained, Which};

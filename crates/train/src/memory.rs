@@ -5,49 +5,34 @@ use std::fs;
 use zoo_config::{Config, DataSizes};
 use zoo_spec::Backend;
 
-use crate::TrainError;
+use crate::Result;
 use crate::task::{Ids, Task};
 
 /// Checks what training takes at least. Before the data is read, that is the model without its
 /// vocabulary, and examples that are generated.
-///
-/// # Errors
-///
-/// [`zoo_config::ConfigError::Memory`] with the estimate, the memory and the keys to lower.
-pub(crate) fn check_training(config: &Config) -> Result<(), TrainError> {
+pub(crate) fn check_training(config: &Config, sizes: DataSizes) -> Result<()> {
     match memory_of(config) {
-        Some(memory) => Ok(config.check_memory(DataSizes::default(), memory)?),
+        Some(memory) => Ok(config.check_memory(sizes, memory)?),
         None => Ok(()),
     }
 }
 
-/// The same, when the data is known.
-///
-/// # Errors
-///
-/// As [`check_training`].
-pub(crate) fn check_training_on<T: Task>(
-    config: &Config,
-    task: &T,
-    train: &T::Ids,
-) -> Result<(), TrainError> {
-    let Some(memory) = memory_of(config) else {
-        return Ok(());
-    };
-    let mut sizes = vocabularies(task);
-    (sizes.examples, sizes.shortest) = train.shortest();
-    Ok(config.check_memory(sizes, memory)?)
-}
-
 /// Checks what a model takes that is used and not trained.
-///
-/// # Errors
-///
-/// As [`check_training`].
-pub(crate) fn check_model<T: Task>(config: &Config, task: &T) -> Result<(), TrainError> {
+pub(crate) fn check_model<T: Task>(config: &Config, task: &T) -> Result<()> {
     match memory_of(config) {
         Some(memory) => Ok(config.check_weights(vocabularies(task), memory)?),
         None => Ok(()),
+    }
+}
+
+/// What is known of the data once it has been read.
+pub(crate) fn sizes<T: Task>(task: &T, train: &T::Ids) -> DataSizes {
+    let extents = train.extents();
+    let tokens = extents.iter().map(|extent| extent.rows * extent.width);
+    DataSizes {
+        examples: extents.len(),
+        shortest: tokens.min().unwrap_or(0),
+        ..vocabularies(task)
     }
 }
 
@@ -62,11 +47,15 @@ fn vocabularies<T: Task>(task: &T) -> DataSizes {
 
 /// The memory that the config's backend computes in, if that is the machine's and known.
 fn memory_of(config: &Config) -> Option<u64> {
-    match config.backend.word.backend {
-        Backend::Flex | Backend::Ndarray | Backend::TchCpu => host_memory(),
+    match is_cpu(config.backend.word.backend) {
+        true => host_memory(),
         // What a device has is for its driver to say.
-        _ => None,
+        false => None,
     }
+}
+
+pub(crate) fn is_cpu(backend: Backend) -> bool {
+    matches!(backend, Backend::Flex | Backend::Ndarray | Backend::TchCpu)
 }
 
 /// The memory of the machine, or less where a container allows less.

@@ -1,33 +1,32 @@
 //! A run that was trained, opened to be used.
 
-use std::fmt;
+use std::fmt::Debug;
 use std::path::Path;
 use std::str::FromStr;
 
 use burn::tensor::Device;
 use zoo_backend::{BackendWord, Opened};
 use zoo_config::{Config, Override};
-use zoo_models::Summary;
+use zoo_data::Parts;
 use zoo_models::weights::Weights;
 
-use crate::TrainError;
 use crate::attend::Seen;
-use crate::evaluate::{Evaluated, Source, evaluate};
-use crate::judge::Judge;
+use crate::evaluate::{DataPart, Evaluated, Judge, Source};
 use crate::memory::check_model;
 use crate::run::RunFolder;
 use crate::task::{
-    Classifies, LanguageModelling, Note, Section, Task, TaskModel, Translates, with_task,
+    Classified, Classifies, Ids, LanguageModelling, Note, Section, Task, TaskModel, Texts,
+    Translates, check_lengths, evaluate_examples, read_texts, with_task,
 };
+use crate::{Result, TrainError};
 
 /// The file that averaged weights are written to.
-pub const AVERAGE: &str = "average.safetensors";
+pub(crate) const AVERAGE: &str = "average.safetensors";
 
 /// Which weights of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Which {
     /// Those that were best in validation; the last, where none was validated.
-    #[default]
     Best,
     /// The last.
     Last,
@@ -48,17 +47,6 @@ impl FromStr for Which {
             step => step.parse().map(Self::Step).map_err(|_| {
                 format!("expected best, last, average or the number of a step, got {word:?}")
             }),
-        }
-    }
-}
-
-impl fmt::Display for Which {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Best => write!(f, "best"),
-            Self::Last => write!(f, "last"),
-            Self::Average => write!(f, "average"),
-            Self::Step(step) => write!(f, "{step}"),
         }
     }
 }
@@ -89,7 +77,7 @@ impl Trained {
         which: Which,
         backend: Option<BackendWord>,
         overrides: &[Override],
-    ) -> Result<Self, TrainError> {
+    ) -> Result<Self> {
         let folder = RunFolder::existing(folder)?;
         let config = folder.config_with(overrides)?;
         let (weights, step) = weights_of(&folder, which)?;
@@ -105,57 +93,53 @@ impl Trained {
     }
 
     /// What to say to somebody who asks for what the model is not for.
-    pub(crate) fn cannot(&self, verb: &'static str) -> TrainError {
-        TrainError::WrongModel {
-            folder: self.folder.path().into(),
-            model: self.config.model.word(),
-            verb,
-            instead: self.model.usage(),
-        }
+    pub(crate) fn cannot(&self, verb: &str) -> TrainError {
+        TrainError::Refused(format!(
+            "{} is a {}, which cannot {verb}; {}",
+            self.folder.path().display(),
+            self.config.model.word(),
+            self.model.usage()
+        ))
     }
 
-    /// The model that writes texts for texts.
-    ///
-    /// # Errors
-    ///
-    /// [`TrainError::WrongModel`] if it writes none.
-    pub fn translator(&self) -> Result<&dyn Translates, TrainError> {
+    pub(crate) fn translator(&self) -> Result<&dyn Translates> {
         let translator = self.model.translator();
         translator.ok_or_else(|| self.cannot("translate"))
     }
 
-    /// The model that tells classes.
-    ///
-    /// # Errors
-    ///
-    /// [`TrainError::WrongModel`] if it tells none.
-    pub fn classifier(&self) -> Result<&dyn Classifies, TrainError> {
+    pub(crate) fn classifier(&self) -> Result<&dyn Classifies> {
         let classifier = self.model.classifier();
         classifier.ok_or_else(|| self.cannot("classify"))
     }
+
+    /// The classes of texts, in their order. Texts are shortened as those that were learned from,
+    /// and `note` takes a line about it.
+    ///
+    /// # Errors
+    ///
+    /// [`TrainError::Refused`] if the model tells no classes, [`TrainError::Model`] if a text is
+    /// too long for it.
+    pub fn classify(&self, texts: &[&str], note: &mut dyn FnMut(&str)) -> Result<Vec<Classified>> {
+        self.classifier()?.classify(self, texts, note)
+    }
 }
 
-/// The model of a run's config, with these weights, or as it is drawn.
-///
-/// # Errors
-///
-/// [`TrainError::Model`] if there is no such model, [`TrainError::Config`] if the machine has not
-/// the memory for it, [`TrainError::Weights`] if the weights are not this model's.
+/// The model of a run's config, with these weights, or with initial ones.
 pub(crate) fn load(
     config: &Config,
     folder: &RunFolder,
     device: &Device,
     weights: Option<Weights>,
-) -> Result<Box<dyn AnyTrained>, TrainError> {
+) -> Result<Box<dyn AnyTrained>> {
     fn load_task<T: Task>(
         config: &Config,
         section: &Section<T>,
         folder: &RunFolder,
         device: &Device,
         weights: Option<Weights>,
-    ) -> Result<Box<dyn AnyTrained>, TrainError> {
-        let task = T::load(section, folder.path())?;
-        let mut model = build(config, &task, device)?;
+    ) -> Result<Box<dyn AnyTrained>> {
+        let task = T::load(folder.path())?;
+        let mut model = build(config, section, &task, device)?;
         if let Some(weights) = weights {
             model = weights.apply(model)?;
         }
@@ -166,28 +150,30 @@ pub(crate) fn load(
     ))
 }
 
-/// The model of a task, with weights as they are drawn.
+/// The model of a task, with initial weights.
 pub(crate) fn build<T: Task>(
     config: &Config,
+    section: &Section<T>,
     task: &T,
     device: &Device,
-) -> Result<T::Model, TrainError> {
+) -> Result<T::Model> {
     check_model(config, task)?;
-    task.model(device).map_err(TrainError::model("[model]"))
+    let model = task.model(section, device);
+    model.map_err(TrainError::model("[model]"))
 }
 
 /// A task, and a model that has learned it.
 #[derive(Debug)]
-pub struct TrainedTask<T: Task> {
+pub(crate) struct TrainedTask<T: Task> {
     pub(crate) task: T,
     pub(crate) model: T::Model,
 }
 
 /// The same of any task: what commands ask of it.
-pub(crate) trait AnyTrained: fmt::Debug {
-    fn summary(&self) -> Summary;
+pub(crate) trait AnyTrained: Debug {
+    /// What the model is made of, after a line with its name and sizes.
+    fn summary(&self) -> String;
 
-    /// The command that uses it.
     fn usage(&self) -> &'static str;
 
     fn evaluate(
@@ -196,10 +182,9 @@ pub(crate) trait AnyTrained: fmt::Debug {
         source: &Source,
         judge: &Judge,
         note: Note<'_>,
-    ) -> Result<Evaluated, TrainError>;
+    ) -> Result<Evaluated>;
 
-    fn look(&self, trained: &Trained, text: &str, target: Option<&str>)
-    -> Result<Seen, TrainError>;
+    fn look(&self, trained: &Trained, text: &str, target: Option<&str>) -> Result<Seen>;
 
     fn translator(&self) -> Option<&dyn Translates>;
 
@@ -209,8 +194,8 @@ pub(crate) trait AnyTrained: fmt::Debug {
 }
 
 impl<T: Task> AnyTrained for TrainedTask<T> {
-    fn summary(&self) -> Summary {
-        self.model.summary()
+    fn summary(&self) -> String {
+        self.model.to_string()
     }
 
     fn usage(&self) -> &'static str {
@@ -223,16 +208,53 @@ impl<T: Task> AnyTrained for TrainedTask<T> {
         source: &Source,
         judge: &Judge,
         note: Note<'_>,
-    ) -> Result<Evaluated, TrainError> {
-        evaluate(self, trained, source, judge, note)
+    ) -> Result<Evaluated> {
+        let Self { task, model } = self;
+        let config = &trained.config;
+        let (texts, part, name) = match source {
+            Source::Own(part) => {
+                let parts: Parts<T::Texts> = read_texts(config, note)?;
+                let part = part.unwrap_or(match parts.test.size() {
+                    0 => DataPart::Valid,
+                    _ => DataPart::Test,
+                });
+                let texts = match part {
+                    DataPart::Train => parts.train,
+                    DataPart::Valid => parts.valid,
+                    DataPart::Test => parts.test,
+                };
+                (texts, part, format!("{} data", part.word()))
+            }
+            Source::Parallel(path, _) | Source::Labelled(path) | Source::Plain(path) => {
+                let texts = T::Texts::read_files(config, source, note)?.ok_or_else(|| {
+                    TrainError::Refused(format!(
+                        "a {} cannot be judged by such texts: it takes {}",
+                        config.model.word(),
+                        T::Texts::FILES
+                    ))
+                })?;
+                (texts, DataPart::Test, path.display().to_string())
+            }
+        };
+        let size = texts.size();
+        if size == 0 {
+            return Err(TrainError::Refused(format!(
+                "the {} data has no examples: choose another --part, or give texts of your own",
+                part.word()
+            )));
+        }
+        let ids = task.encode(config, part, &texts, note)?;
+        check_lengths::<T>(model, part, &ids)?;
+        let examples = ids.examples(model.context(), None);
+        let judgement = evaluate_examples(task, model, &examples, &texts, judge)?;
+        Ok(Evaluated {
+            judgement,
+            name,
+            size,
+        })
     }
 
-    fn look(
-        &self,
-        trained: &Trained,
-        text: &str,
-        target: Option<&str>,
-    ) -> Result<Seen, TrainError> {
+    fn look(&self, trained: &Trained, text: &str, target: Option<&str>) -> Result<Seen> {
         self.task.look(&self.model, trained, text, target)
     }
 
@@ -250,20 +272,8 @@ impl<T: Task> AnyTrained for TrainedTask<T> {
 }
 
 /// Weights of a run, and their step.
-pub(crate) fn weights_of(
-    folder: &RunFolder,
-    which: Which,
-) -> Result<(Weights, Option<usize>), TrainError> {
+pub(crate) fn weights_of(folder: &RunFolder, which: Which) -> Result<(Weights, Option<usize>)> {
     let checkpoints = folder.checkpoints();
-    let last = || {
-        checkpoints
-            .steps()?
-            .last()
-            .copied()
-            .ok_or_else(|| TrainError::NoCheckpoint {
-                folder: folder.path().into(),
-            })
-    };
     let step = match which {
         Which::Average => {
             let path = folder.file(AVERAGE);
@@ -277,10 +287,10 @@ pub(crate) fn weights_of(
             return Ok((Weights::read(path)?, None));
         }
         Which::Step(step) => step,
-        Which::Last => last()?,
+        Which::Last => checkpoints.last()?,
         Which::Best => match checkpoints.best()? {
             Some(best) => best.step,
-            None => last()?,
+            None => checkpoints.last()?,
         },
     };
     Ok((checkpoints.read(step)?.weights, Some(step)))

@@ -5,6 +5,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use zoo_train::cli::Command as _;
 use zoo_train::{TrainError, cli};
 
 /// Trains models with any attention, and uses what was trained

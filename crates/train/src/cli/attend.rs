@@ -7,10 +7,9 @@ use clap::{ArgGroup, Args};
 use zoo_viz::Theme;
 
 use super::input::Input;
-use super::print;
-use super::using::Using;
+use super::{Command, Using, print};
 use crate::files::write_output;
-use crate::{Side, TrainError};
+use crate::{Result, Side, TrainError};
 
 /// The page, where nobody says what it is called.
 const PAGE: &str = "attention.html";
@@ -23,58 +22,52 @@ const PAGE: &str = "attention.html";
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("given").required(true).args(["text", "file"]))]
 pub struct Attend {
-    /// Which run, and how.
     #[command(flatten)]
-    pub using: Using,
+    using: Using,
 
     /// The text that is read
     #[arg(long, value_name = "TEXT")]
-    pub text: Option<String>,
+    text: Option<String>,
 
     /// A file with the text, of one line or several; - is standard input
     #[arg(long, value_name = "FILE")]
-    pub file: Option<PathBuf>,
+    file: Option<PathBuf>,
 
     /// What is made of it; what the model writes by itself, if not given
     #[arg(long, value_name = "TEXT")]
-    pub target: Option<String>,
+    target: Option<String>,
 
     /// The page; attention.html in the run's folder, if no picture is asked for either
     #[arg(long, value_name = "FILE")]
-    pub to: Option<PathBuf>,
+    to: Option<PathBuf>,
 
     /// One attention of a transformer alone; pictures are of cross-attention, if not given
     #[arg(long, value_enum)]
-    pub part: Option<Side>,
+    part: Option<Side>,
 
     /// The layer of the picture, counted from 1; the first, if not given
     #[arg(long, value_name = "N")]
-    pub layer: Option<usize>,
+    layer: Option<usize>,
 
     /// The head of the picture, counted from 1; the first, if not given
     #[arg(long, value_name = "N")]
-    pub head: Option<usize>,
+    head: Option<usize>,
 
     /// Writes one heat map as an SVG, for light and dark pages
     #[arg(long, value_name = "FILE")]
-    pub svg: Option<PathBuf>,
+    svg: Option<PathBuf>,
 
     /// Writes one heat map as a PNG
     #[arg(long, value_name = "FILE")]
-    pub png: Option<PathBuf>,
+    png: Option<PathBuf>,
 
     /// The PNG is for a dark page
     #[arg(long, requires = "png")]
-    pub dark: bool,
+    dark: bool,
 }
 
-impl Attend {
-    /// Runs the command.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Trained::attend`](crate::Trained::attend), and of files.
-    pub fn run(self, out: &mut dyn Write) -> Result<(), TrainError> {
+impl Command for Attend {
+    fn run(self, out: &mut dyn Write) -> Result<()> {
         let trained = self.using.open()?;
         let text = match (&self.text, &self.file) {
             (Some(text), _) => text.clone(),

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::print;
-use crate::{AVERAGE, RunFolder, TrainError, average};
+use super::{Command, print};
+use crate::{AVERAGE, Result, RunFolder, TrainError, average};
 
 /// Averages the weights of several checkpoints into one file
 ///
@@ -16,27 +16,22 @@ use crate::{AVERAGE, RunFolder, TrainError, average};
 pub struct Average {
     /// The folder of the run
     #[arg(value_name = "RUN")]
-    pub run: PathBuf,
+    run: PathBuf,
 
     /// How many checkpoints, counted from the last; 5, or all there are, if not given
     #[arg(long, value_name = "K", conflicts_with = "steps")]
-    pub last: Option<usize>,
+    last: Option<usize>,
 
     /// The steps of the checkpoints, with commas between
     #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
-    pub steps: Vec<usize>,
+    steps: Vec<usize>,
 }
 
 /// What Vaswani et al. average for their base model.
 const USUAL: usize = 5;
 
-impl Average {
-    /// Runs the command.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`average`](average()), and if there are fewer checkpoints than asked for.
-    pub fn run(self, out: &mut dyn Write) -> Result<(), TrainError> {
+impl Command for Average {
+    fn run(self, out: &mut dyn Write) -> Result<()> {
         let folder = RunFolder::existing(&self.run)?;
         let steps = self.chosen(&folder)?;
         average(&folder, &steps)?;
@@ -50,8 +45,10 @@ impl Average {
         let path = folder.file(AVERAGE);
         print(out, &format!("{}: the mean of {what}\n", path.display()))
     }
+}
 
-    fn chosen(&self, folder: &RunFolder) -> Result<Vec<usize>, TrainError> {
+impl Average {
+    fn chosen(&self, folder: &RunFolder) -> Result<Vec<usize>> {
         if !self.steps.is_empty() {
             let mut steps = self.steps.clone();
             steps.sort_unstable();

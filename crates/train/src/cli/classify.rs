@@ -8,9 +8,8 @@ use serde_json::json;
 use zoo_spec::Printable;
 
 use super::input::Input;
-use super::using::Using;
-use super::{print, print_error_line};
-use crate::{Classified, TrainError, Trained};
+use super::{Command, Using, print, print_error_line};
+use crate::{Classified, Result, Trained};
 
 /// Tells the class of every line of a file or of standard input
 ///
@@ -19,38 +18,32 @@ use crate::{Classified, TrainError, Trained};
 /// an empty line for an empty one.
 #[derive(Debug, Args)]
 pub struct Classify {
-    /// Which run, and how.
     #[command(flatten)]
-    pub using: Using,
+    using: Using,
 
     /// The lines to classify, also as .gz; - is standard input
     #[arg(long, value_name = "FILE")]
-    pub file: Option<PathBuf>,
+    file: Option<PathBuf>,
 
     /// Takes all of the input as one text, which may have several lines
     #[arg(long)]
-    pub whole: bool,
+    whole: bool,
 
     /// How many classes are told, the likeliest first
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
-    pub top: u64,
+    top: u64,
 
     /// Writes a JSON object a line, with all of --top
     #[arg(long)]
-    pub json: bool,
+    json: bool,
 
     /// Lines that are read before any is written; 1 answers each at once
     #[arg(long, value_name = "N", default_value_t = 256)]
-    pub batch: usize,
+    batch: usize,
 }
 
-impl Classify {
-    /// Runs the command.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Trained::classifier`], and of files.
-    pub fn run(self, out: &mut dyn Write) -> Result<(), TrainError> {
+impl Command for Classify {
+    fn run(self, out: &mut dyn Write) -> Result<()> {
         let trained = self.using.open()?;
         trained.classifier()?;
         let input = Input::open(self.file.as_deref())?;
@@ -66,13 +59,14 @@ impl Classify {
             print(out, &self.lines(&trained, &texts)?)
         })
     }
+}
 
+impl Classify {
     /// What is told of these texts.
-    fn lines(&self, trained: &Trained, texts: &[&str]) -> Result<String, TrainError> {
+    fn lines(&self, trained: &Trained, texts: &[&str]) -> Result<String> {
         let is_blank = |text: &&str| text.trim().is_empty();
         let some: Vec<&str> = texts.iter().copied().filter(|it| !is_blank(it)).collect();
-        let classifier = trained.classifier()?;
-        let classified = classifier.classify(trained, &some, &mut |note| print_error_line(note))?;
+        let classified = trained.classify(&some, &mut |note| print_error_line(note))?;
         let mut classified = classified.into_iter();
         let mut told = String::new();
         for text in texts {

@@ -9,24 +9,24 @@ use serde_json::{Value, json};
 use zoo_data::metrics::{BleuTokenizer, Case};
 use zoo_spec::printable_text;
 
-use super::using::Using;
-use super::{print, print_error_line};
+use super::{Command, Using, print, print_error_line};
+use crate::evaluate::Evaluated;
+use crate::evaluate::{Judgement, Outcome, bleu_of};
 use crate::files::write_output;
 use crate::show::line::number;
-use crate::{DataPart, Evaluated, Judgement, Outcome, Source, TrainError, Trained, bleu_of};
+use crate::{DataPart, Result, Source, TrainError, Trained};
 
 /// Says how good a run is at texts it has not learned from
 ///
 /// The texts are the run's own, read again as its config says, or those of other files.
 #[derive(Debug, Args)]
 pub struct Eval {
-    /// Which run, and how.
     #[command(flatten)]
-    pub using: Using,
+    using: Using,
 
     /// Which part of the run's own data; the test's, or the validation's where there is no test
     #[arg(long, value_enum)]
-    pub part: Option<DataPart>,
+    part: Option<DataPart>,
 
     /// Texts to translate, instead of the run's own
     #[arg(
@@ -35,49 +35,44 @@ pub struct Eval {
         requires = "target",
         conflicts_with = "part"
     )]
-    pub source: Option<PathBuf>,
+    source: Option<PathBuf>,
 
     /// What should become of them, line by line
     #[arg(long, value_name = "FILE", requires = "source")]
-    pub target: Option<PathBuf>,
+    target: Option<PathBuf>,
 
     /// Texts with their classes, instead of the run's own: a file or folder of the format that
     /// its name says
     #[arg(long, value_name = "FILE", conflicts_with_all = ["part", "source"])]
-    pub labelled: Option<PathBuf>,
+    labelled: Option<PathBuf>,
 
     /// Running text, instead of the run's own
     #[arg(long, value_name = "FILE", conflicts_with_all = ["part", "source", "labelled"])]
-    pub text: Option<PathBuf>,
+    text: Option<PathBuf>,
 
     /// How BLEU splits words: 13a, none, char or zh; validation.bleu_tokenizer, if not given
     #[arg(long, value_name = "WORD")]
-    pub bleu_tokenize: Option<BleuTokenizer>,
+    bleu_tokenize: Option<BleuTokenizer>,
 
     /// Makes everything lower case before BLEU compares it
     #[arg(long)]
-    pub lowercase: bool,
+    lowercase: bool,
 
     /// Shows so many examples with what was said of them
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = RangedU64ValueParser::<usize>::new().range(..=1000))]
-    pub samples: usize,
+    samples: usize,
 
     /// Writes what the model wrote into a file, a line for each example
     #[arg(long, value_name = "FILE")]
-    pub hypotheses: Option<PathBuf>,
+    hypotheses: Option<PathBuf>,
 
     /// Prints one JSON object instead of lines and tables
     #[arg(long)]
-    pub json: bool,
+    json: bool,
 }
 
-impl Eval {
-    /// Runs the command.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Trained::evaluate`], and of files.
-    pub fn run(self, out: &mut dyn Write) -> Result<(), TrainError> {
+impl Command for Eval {
+    fn run(self, out: &mut dyn Write) -> Result<()> {
         let trained = self.using.open()?;
         let mut bleu = bleu_of(&trained.config);
         bleu.tokenizer = self.bleu_tokenize.unwrap_or(bleu.tokenizer);
@@ -119,7 +114,9 @@ impl Eval {
         );
         print(out, &(head + &as_lines(judgement)))
     }
+}
 
+impl Eval {
     /// The texts to evaluate with.
     fn texts(&self) -> Source {
         match (&self.source, &self.target, &self.labelled, &self.text) {

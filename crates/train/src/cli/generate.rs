@@ -8,10 +8,9 @@ use zoo_models::generate::generate_streaming;
 use zoo_models::{GenerateConfig, Gpt, Stop};
 
 use super::decoding::Decoding;
-use super::print;
-use super::using::Using;
-use crate::TrainError;
+use super::{Command, Using, print};
 use crate::generate::generate_config;
+use crate::{Result, TrainError};
 
 /// Goes on with a text, token by token
 ///
@@ -20,32 +19,24 @@ use crate::generate::generate_config;
 /// them.
 #[derive(Debug, Args)]
 pub struct Generate {
-    /// Which run, and how.
     #[command(flatten)]
-    pub using: Using,
+    using: Using,
 
     /// What is gone on with; a new line, if not given
     #[arg(long, value_name = "TEXT")]
-    pub prompt: Option<String>,
+    prompt: Option<String>,
 
     /// How many texts, one after the other; each is drawn by a seed of its own, the first by
     /// --seed
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
-    pub count: u64,
+    count: u64,
 
-    /// How texts are written.
     #[command(flatten)]
-    pub decoding: Decoding,
+    decoding: Decoding,
 }
 
-impl Generate {
-    /// Runs the command.
-    ///
-    /// # Errors
-    ///
-    /// [`TrainError::WrongModel`] if the model goes on with no text, [`TrainError::Model`] if the
-    /// prompt is too long or the strategy cannot be.
-    pub fn run(self, out: &mut dyn Write) -> Result<(), TrainError> {
+impl Command for Generate {
+    fn run(self, out: &mut dyn Write) -> Result<()> {
         let trained = self.using.open()?;
         let generator = trained.model.generator();
         let generator = generator.ok_or_else(|| trained.cannot("generate"))?;
@@ -67,12 +58,15 @@ impl Generate {
             if number > 0 {
                 print(out, "\n---\n")?;
             }
-            // What nobody has written is not shown.
-            let shown = match self.prompt {
-                Some(_) => 0,
-                None => prompt.len(),
+            let text = tokenizer.decode(&prompt)?;
+            let streamed = Streamed {
+                tokenizer,
+                ids: prompt.clone(),
+                // What nobody has written is not shown.
+                printed: self.prompt.as_ref().map_or(text.len(), |_| 0),
+                text,
             };
-            Streamed::new(tokenizer, &prompt, shown)?.write(model, &config, out)?;
+            streamed.write(model, &config, out)?;
             print(out, "\n")?;
             config.seed = config.seed.wrapping_add(1);
         }
@@ -92,29 +86,9 @@ struct Streamed<'a> {
     printed: usize,
 }
 
-impl<'a> Streamed<'a> {
-    /// One that begins with these tokens, of which the first `hidden` are not printed.
-    fn new(tokenizer: &'a Tokenizer, ids: &[u32], hidden: usize) -> Result<Self, TrainError> {
-        let text = tokenizer.decode(ids)?;
-        let printed = match hidden {
-            0 => 0,
-            _ => text.len(),
-        };
-        Ok(Self {
-            tokenizer,
-            ids: ids.to_vec(),
-            text,
-            printed,
-        })
-    }
-
+impl Streamed<'_> {
     /// Prints it, and what the model makes of it.
-    fn write(
-        mut self,
-        model: &Gpt,
-        config: &GenerateConfig,
-        out: &mut dyn Write,
-    ) -> Result<(), TrainError> {
+    fn write(mut self, model: &Gpt, config: &GenerateConfig, out: &mut dyn Write) -> Result<()> {
         self.print(out, false)?;
         let mut config = config.clone();
         let mut prompt = self.ids.clone();
@@ -146,14 +120,14 @@ impl<'a> Streamed<'a> {
         self.print(out, true)
     }
 
-    fn push(&mut self, token: u32, out: &mut dyn Write) -> Result<(), TrainError> {
+    fn push(&mut self, token: u32, out: &mut dyn Write) -> Result<()> {
         self.ids.push(token);
         self.text = self.tokenizer.decode(&self.ids)?;
         self.print(out, false)
     }
 
     /// Prints what is new; a character whose bytes are not all there yet waits, but at the end.
-    fn print(&mut self, out: &mut dyn Write, is_end: bool) -> Result<(), TrainError> {
+    fn print(&mut self, out: &mut dyn Write, is_end: bool) -> Result<()> {
         let until = match is_end {
             true => self.text.len(),
             false => self.text.trim_end_matches('\u{fffd}').len(),

@@ -3,8 +3,8 @@
 use std::io::{BufRead, Cursor, IsTerminal};
 use std::path::Path;
 
-use crate::TrainError;
 use crate::out::{print_error_line, print_prompt};
+use crate::{Result, TrainError};
 
 /// A line, with its number, counted from 1.
 pub(super) struct Line {
@@ -22,7 +22,7 @@ pub(super) struct Input {
 
 impl Input {
     /// The lines of a file, packed or not; without one, of what comes in.
-    pub(super) fn open(file: Option<&Path>) -> Result<Self, TrainError> {
+    pub(super) fn open(file: Option<&Path>) -> Result<Self> {
         if let Some(path) = file.filter(|path| *path != Path::new("-")) {
             return Ok(Self {
                 reader: Box::new(Cursor::new(zoo_data::plain_text(path)?)),
@@ -38,17 +38,13 @@ impl Input {
         })
     }
 
-    /// Gives the lines away, so many at a time; one at a time to somebody who types them.
-    ///
-    /// # Errors
-    ///
-    /// Those of `each`; [`TrainError::Refused`] if there is no line, [`TrainError::Content`] if
-    /// one is not UTF-8.
+    /// Gives the lines away, so many at a time; one at a time to somebody who types them. It is an
+    /// error if there is no line, or one is not UTF-8.
     pub(super) fn in_batches(
         mut self,
         size: usize,
-        mut each: impl FnMut(&[Line]) -> Result<(), TrainError>,
-    ) -> Result<(), TrainError> {
+        mut each: impl FnMut(&[Line]) -> Result<()>,
+    ) -> Result<()> {
         let size = match self.is_typed {
             true => 1,
             false => size.max(1),
@@ -80,7 +76,7 @@ impl Input {
     }
 
     /// All of it as one text.
-    pub(super) fn whole(mut self) -> Result<String, TrainError> {
+    pub(super) fn whole(mut self) -> Result<String> {
         let mut text = String::new();
         let read = self.reader.read_to_string(&mut text);
         read.map_err(|error| TrainError::content(&self.name)(error))?;
@@ -94,7 +90,7 @@ impl Input {
     }
 
     /// The next line without its end, if there is one.
-    fn line(&mut self, number: usize) -> Result<Option<String>, TrainError> {
+    fn line(&mut self, number: usize) -> Result<Option<String>> {
         if self.is_typed {
             // What is asked is not part of what comes out.
             print_prompt("> ");

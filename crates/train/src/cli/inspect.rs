@@ -11,39 +11,34 @@ use zoo_models::weights::Weights;
 use zoo_spec::Printable;
 use zoo_viz::units::{count, number};
 
-use super::print;
+use super::{Command, print};
 use crate::run::{WEIGHTS, last_rows};
 use crate::show::line;
 use crate::trained::{load, weights_of};
-use crate::{AVERAGE, RunFolder, TrainError, Which};
+use crate::{AVERAGE, Result, RunFolder, TrainError, Which};
 
 /// Shows what a run is made of, or what is in a file of weights
 #[derive(Debug, Args)]
 pub struct Inspect {
     /// The folder of a run or of a checkpoint, or a file: .safetensors, .bpk, .pt
     #[arg(value_name = "RUN|CHECKPOINT")]
-    pub path: PathBuf,
+    path: PathBuf,
 
     /// Shows the run's config, with every default in it
     #[arg(long)]
-    pub config: bool,
+    config: bool,
 
     /// Lists every tensor with its shape and numbers
     #[arg(long)]
-    pub weights: bool,
+    weights: bool,
 
     /// Whose tensors: best, last, average, or the number of a step
     #[arg(long, value_name = "WHICH", default_value = "best")]
-    pub checkpoint: Which,
+    checkpoint: Which,
 }
 
-impl Inspect {
-    /// Runs the command.
-    ///
-    /// # Errors
-    ///
-    /// [`TrainError`] if there is no run and no file of weights, or it cannot be read.
-    pub fn run(self, out: &mut dyn Write) -> Result<(), TrainError> {
+impl Command for Inspect {
+    fn run(self, out: &mut dyn Write) -> Result<()> {
         if !self.path.exists() {
             return Err(TrainError::Refused(format!(
                 "there is no {}: give the folder of a run or of a checkpoint, or a file of weights",
@@ -63,24 +58,28 @@ impl Inspect {
         };
         print(out, &text)
     }
+}
 
-    fn of_file(&self, path: &Path) -> Result<String, TrainError> {
+impl Inspect {
+    fn of_file(&self, path: &Path) -> Result<String> {
         if self.config {
             return Err(TrainError::Refused(format!(
                 "--config: {} is a file of weights, which has none; give the folder of its run",
                 path.display()
             )));
         }
-        let weights = Weights::read(path)?;
-        let mut text = format!("{}, {}\n", path.display(), size(path));
-        text += &match self.weights {
-            true => all_tensors(&weights),
-            false => tensors_by_part(&weights),
-        };
-        Ok(text)
+        let tensors = self.tensors(&Weights::read(path)?);
+        Ok(format!("{}, {}\n{tensors}", path.display(), size(path)))
     }
 
-    fn of_checkpoint(&self, folder: &RunFolder, step: usize) -> Result<String, TrainError> {
+    fn tensors(&self, weights: &Weights) -> String {
+        match self.weights {
+            true => all_tensors(weights),
+            false => tensors_by_part(weights),
+        }
+    }
+
+    fn of_checkpoint(&self, folder: &RunFolder, step: usize) -> Result<String> {
         let config = folder.config()?;
         let checkpoints = folder.checkpoints();
         let place = |step: usize| checkpoints.folder_of(step).display().to_string();
@@ -94,41 +93,30 @@ impl Inspect {
             }
             None => "none was validated".to_owned(),
         };
+        let come = format!(
+            "{}, in epoch {}, after {}",
+            count(step),
+            count(progress.position.epoch + 1),
+            line::time(progress.seconds)
+        );
         let rows = [
-            (
-                "model",
-                format!("{} on {}", config.model.word(), config.data.word()),
-            ),
+            ("model", kinds(&config)),
             ("run", folder.path().display().to_string()),
-            (
-                "step",
-                format!(
-                    "{}, in epoch {}, after {}",
-                    count(step),
-                    count(progress.position.epoch + 1),
-                    line::time(progress.seconds)
-                ),
-            ),
+            ("step", come),
             ("best", best),
         ];
-        let mut about = format!("{}, {}\n", path.display(), size(&path));
-        for (name, value) in rows {
-            about += &format!("  {name:<8}  {value}\n");
-        }
-        let mut parts = vec![about];
+        let title = format!("{}, {}", path.display(), size(&path));
+        let mut parts = vec![described(&title, &rows)];
         if self.config {
             parts.push(config.to_toml());
         }
         parts.push(summary(folder, &config)? + "\n");
         parts.extend(numbers(folder, step));
-        parts.push(match self.weights {
-            true => all_tensors(&checkpoint.weights),
-            false => tensors_by_part(&checkpoint.weights),
-        });
+        parts.push(self.tensors(&checkpoint.weights));
         Ok(parts.join("\n"))
     }
 
-    fn of_run(&self, folder: &RunFolder) -> Result<String, TrainError> {
+    fn of_run(&self, folder: &RunFolder) -> Result<String> {
         let config = folder.config()?;
         let mut parts = vec![about(folder, &config)];
         if self.config {
@@ -160,50 +148,43 @@ fn about(folder: &RunFolder, config: &Config) -> String {
         1 => format!("{}, gone on with once", text(&said["started"])),
         times => format!("{}, gone on with {times} times", text(&said["started"])),
     };
-    let versions = &said["versions"];
+    let device = format!(
+        "{} on {}, {}",
+        text(&said["backend"]),
+        text(&said["device"]),
+        text(&said["precision"])
+    );
+    let versions = ["zoo", "burn", "system"].map(|name| text(&said["versions"][name]));
+    let [zoo, burn, system] = versions;
+    let config_file = folder.file("config.toml");
     let rows = [
-        (
-            "model",
-            format!("{} on {}", config.model.word(), config.data.word()),
-        ),
-        (
-            "device",
-            format!(
-                "{} on {}, {}",
-                text(&said["backend"]),
-                text(&said["device"]),
-                text(&said["precision"])
-            ),
-        ),
-        (
-            "made by",
-            format!(
-                "zoo {}, Burn {}, {}",
-                text(&versions["zoo"]),
-                text(&versions["burn"]),
-                text(&versions["system"])
-            ),
-        ),
+        ("model", kinds(config)),
+        ("device", device),
+        ("made by", format!("zoo {zoo}, Burn {burn}, {system}")),
         ("commit", commit),
         ("seed", config.run.seed.to_string()),
         ("started", started),
         (
             "config",
-            format!(
-                "{}; --config shows it",
-                folder.file("config.toml").display()
-            ),
+            format!("{}; --config shows it", config_file.display()),
         ),
     ];
-    let mut about = format!("{}\n", folder.path().display());
-    for (name, value) in rows {
-        about += &format!("  {name:<8}  {value}\n");
-    }
-    about
+    described(&folder.path().display().to_string(), &rows)
+}
+
+/// The kinds of the model and of the data.
+fn kinds(config: &Config) -> String {
+    format!("{} on {}", config.model.word(), config.data.word())
+}
+
+/// A title, and a line for each row.
+fn described(title: &str, rows: &[(&str, String)]) -> String {
+    let row = |(name, value): &(&str, String)| format!("  {name:<8}  {value}\n");
+    format!("{title}\n{}", rows.iter().map(row).collect::<String>())
 }
 
 /// What the model is made of: for that any device will do.
-fn summary(folder: &RunFolder, config: &Config) -> Result<String, TrainError> {
+fn summary(folder: &RunFolder, config: &Config) -> Result<String> {
     let own = zoo_backend::open(config.backend.word, config.backend.dtype);
     let opened = own.or_else(|error| {
         let others = zoo_backend::compiled().into_iter();
@@ -213,10 +194,10 @@ fn summary(folder: &RunFolder, config: &Config) -> Result<String, TrainError> {
         opened.next().ok_or(error)
     })?;
     let model = load(config, folder, &opened.device, None)?;
-    Ok(model.summary().to_string())
+    Ok(model.summary())
 }
 
-fn checkpoints(folder: &RunFolder) -> Result<String, TrainError> {
+fn checkpoints(folder: &RunFolder) -> Result<String> {
     let checkpoints = folder.checkpoints();
     let steps = checkpoints.steps()?;
     let best = checkpoints.best()?;

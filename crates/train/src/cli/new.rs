@@ -5,24 +5,18 @@ use std::io::Write;
 use clap::Args;
 use zoo_config::{TEMPLATES, template};
 
-use super::print;
-use crate::TrainError;
+use super::{Command, print};
+use crate::{Result, TrainError};
 
 /// Prints a config with every key and a comment: zoo new transformer > my.toml
 #[derive(Debug, Args)]
 pub struct New {
     /// The kind of model: transformer, seq2seq, han, gpt or classifier
-    pub kind: Option<String>,
+    kind: Option<String>,
 }
 
-impl New {
-    /// Runs the command.
-    ///
-    /// # Errors
-    ///
-    /// [`TrainError::Config`] or [`TrainError::Refused`] if there is no such kind, with those
-    /// there are.
-    pub fn run(self, out: &mut dyn Write) -> Result<(), TrainError> {
+impl Command for New {
+    fn run(self, out: &mut dyn Write) -> Result<()> {
         let Some(kind) = self.kind else {
             return Err(TrainError::Refused(format!(
                 "which kind of model? There are {}; for example: zoo new {} > my.toml",

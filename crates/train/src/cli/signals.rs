@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use burn_train::Interrupter;
 
-use crate::TrainError;
 use crate::out::print_error_line;
+use crate::{Result, TrainError};
 
 /// What `kill -l` calls INT: Ctrl-C, or a dashboard's key.
 const INTERRUPT: u8 = 2;
@@ -23,7 +23,7 @@ pub(super) struct Stopping {
 
 impl Stopping {
     /// Stops `interrupter`'s run when a signal comes.
-    pub(super) fn on_signals(interrupter: &Interrupter) -> Result<Self, TrainError> {
+    pub(super) fn on_signals(interrupter: &Interrupter) -> Result<Self> {
         let stopping = Self {
             signal: Arc::new(AtomicU8::new(INTERRUPT)),
         };

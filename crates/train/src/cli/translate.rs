@@ -8,11 +8,11 @@ use zoo_models::{GenerateConfig, Strategy};
 
 use super::decoding::Decoding;
 use super::input::{Input, Line};
-use super::using::Using;
-use super::{print, print_error_line};
+use super::{Command, Using, print, print_error_line};
 use crate::files::write_output;
 use crate::generate::generate_config;
-use crate::{TrainError, Trained, Translated};
+use crate::task::Translated;
+use crate::{Result, TrainError, Trained};
 
 /// Writes a text for every line of a file or of standard input
 ///
@@ -23,38 +23,31 @@ use crate::{TrainError, Trained, Translated};
 /// fails in the end.
 #[derive(Debug, Args)]
 pub struct Translate {
-    /// Which run, and how.
     #[command(flatten)]
-    pub using: Using,
+    using: Using,
 
     /// The lines to translate, also as .gz; - is standard input
     #[arg(long, value_name = "FILE")]
-    pub file: Option<PathBuf>,
+    file: Option<PathBuf>,
 
     /// Writes into a file, when all is done, instead of printing
     #[arg(long, value_name = "FILE")]
-    pub to: Option<PathBuf>,
+    to: Option<PathBuf>,
 
     /// Writes the score before each text: the logarithm of how likely the model thinks it
     #[arg(long)]
-    pub scores: bool,
+    scores: bool,
 
     /// Lines that are read before any is written; 1 answers each at once
     #[arg(long, value_name = "N", default_value_t = 256)]
-    pub batch: usize,
+    batch: usize,
 
-    /// How texts are written.
     #[command(flatten)]
-    pub decoding: Decoding,
+    decoding: Decoding,
 }
 
-impl Translate {
-    /// Runs the command.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Trained::translator`], of files, and if lines were too long.
-    pub fn run(self, out: &mut dyn Write) -> Result<(), TrainError> {
+impl Command for Translate {
+    fn run(self, out: &mut dyn Write) -> Result<()> {
         let trained = self.using.open()?;
         let vocabulary = trained.translator()?.vocabulary();
         let config = generate_config(&trained.config)?;
@@ -64,23 +57,21 @@ impl Translate {
             print_error_line(format_args!("{}; Ctrl-D ends", trained.described()));
         }
         let mut kept = vec![];
-        let mut too_long = 0;
-        let mut unknown = Unknown::default();
+        let mut counts = Counts::default();
         let read = input.in_batches(self.batch, |lines| {
-            unknown.count(&trained, lines)?;
-            let text = self.lines(&trained, &config, lines, &mut too_long)?;
+            let text = self.lines(&trained, &config, lines, &mut counts)?;
             match &self.to {
                 Some(_) => kept.extend_from_slice(text.as_bytes()),
                 None => print(out, &text)?,
             }
             Ok(())
         });
-        unknown.tell();
+        counts.report_unknown();
         read?;
         if let Some(path) = &self.to {
             write_output(path, &kept)?;
         }
-        match too_long {
+        match counts.too_long {
             0 => Ok(()),
             1 => Err(TrainError::Refused(
                 "a line was too long, and an empty one was written for it".to_owned(),
@@ -90,37 +81,35 @@ impl Translate {
             ))),
         }
     }
+}
 
+impl Translate {
     /// What is written for these lines.
     fn lines(
         &self,
         trained: &Trained,
         config: &GenerateConfig,
         lines: &[Line],
-        too_long: &mut usize,
-    ) -> Result<String, TrainError> {
+        counts: &mut Counts,
+    ) -> Result<String> {
         let is_numbered = matches!(config.strategy, Strategy::Beam { n_best: 2.., .. });
         let texts: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
         let device = &trained.opened.device;
         let translated = trained.translator()?.translate(&texts, config, device)?;
         let mut written = String::new();
         for (Line { number, .. }, translated) in lines.iter().zip(translated) {
-            let texts = match translated {
-                Translated::Texts(texts) => texts,
-                Translated::Empty => vec![],
-                Translated::TooLong { length, longest } => {
-                    *too_long += 1;
-                    print_error_line(format_args!(
-                        "line {number} is too long: it has {length} tokens, and the model has \
-                         places for {longest}"
-                    ));
-                    vec![]
-                }
-            };
-            if texts.is_empty() {
+            counts.add(&translated);
+            if let Some(longest) = translated.too_long {
+                print_error_line(format_args!(
+                    "line {number} is too long: it has {} tokens, and the model has places for \
+                     {longest}",
+                    translated.tokens
+                ));
+            }
+            if translated.texts.is_empty() {
                 written.push('\n');
             }
-            for text in texts {
+            for text in translated.texts {
                 if is_numbered {
                     written += &format!("{number}\t");
                 }
@@ -135,38 +124,32 @@ impl Translate {
     }
 }
 
-/// What the tokenizer has no token for, over all lines: told once.
+/// What there is to say about all lines, once.
 #[derive(Default)]
-struct Unknown {
+struct Counts {
+    too_long: usize,
     lines: usize,
     tokens: usize,
-    of_lines: usize,
-    of_tokens: usize,
+    unknown_tokens: usize,
+    /// Lines with unknown tokens.
+    unknown_lines: usize,
 }
 
-impl Unknown {
-    fn count(&mut self, trained: &Trained, lines: &[Line]) -> Result<(), TrainError> {
-        let texts: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
-        for (all, unknown) in trained.translator()?.unknown_tokens(&texts)? {
-            self.of_lines += 1;
-            self.of_tokens += all;
-            self.tokens += unknown;
-            self.lines += usize::from(unknown > 0);
-        }
-        Ok(())
+impl Counts {
+    fn add(&mut self, translated: &Translated) {
+        self.too_long += usize::from(translated.too_long.is_some());
+        self.lines += 1;
+        self.tokens += translated.tokens;
+        self.unknown_tokens += translated.unknown;
+        self.unknown_lines += usize::from(translated.unknown > 0);
     }
 
-    fn tell(&self) {
-        let Self {
-            lines,
-            tokens,
-            of_lines,
-            of_tokens,
-        } = self;
-        if *tokens > 0 {
+    fn report_unknown(&self) {
+        if self.unknown_tokens > 0 {
             print_error_line(format_args!(
-                "{tokens} of {of_tokens} tokens, in {lines} of {of_lines} lines, are unknown to the \
-                 tokenizer: the model sees that something is there, and not what"
+                "{} of {} tokens, in {} of {} lines, are unknown to the tokenizer: the model sees \
+                 that something is there, and not what",
+                self.unknown_tokens, self.tokens, self.unknown_lines, self.lines
             ));
         }
     }

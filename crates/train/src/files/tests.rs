@@ -92,7 +92,7 @@ mod unix {
         let link = folder.join("link");
         symlink("out.txt", &link).unwrap();
         for (mode, path) in [(0o600, &path), (0o754, &path), (0o640, &link)] {
-            fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
             write_output(path, b"new").unwrap();
             let found = fs::metadata(path).unwrap().permissions().mode();
             assert_eq!(found & 0o777, mode);

@@ -1,15 +1,12 @@
 //! A fingerprint of the encoded data, stored in every checkpoint: a run that is resumed with
 //! other data would not be the same run.
 
-use std::path::Path;
-
 use serde::{Deserialize, Serialize};
 use zoo_config::{Config, Data, Files};
 use zoo_data::Parts;
 
 use crate::task::Ids;
 
-/// The data of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DataFingerprint {
     train: PartFingerprint,
@@ -20,21 +17,12 @@ pub(crate) struct DataFingerprint {
 /// A part of it: how many examples there are, and checksums of their tokens and labels, in
 /// order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PartFingerprint {
+pub(crate) struct PartFingerprint {
     /// Tokens, where it is running text.
     examples: usize,
     inputs: u32,
     /// Target texts, or labels.
     targets: u32,
-}
-
-/// What differs between two fingerprints, in words.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct DataChange {
-    /// The key of the config, and the file it names.
-    pub(crate) source: String,
-    /// How it differs.
-    pub(crate) what: String,
 }
 
 impl DataFingerprint {
@@ -46,8 +34,9 @@ impl DataFingerprint {
         }
     }
 
-    /// What is different in `now`, the first part of the data that is.
-    pub(crate) fn change(&self, now: &Self, config: &Config) -> Option<DataChange> {
+    /// The first part of the data that is different in `now`: the key of the config and the file
+    /// it names, and how they differ.
+    pub(crate) fn change(&self, now: &Self, config: &Config) -> Option<(String, String)> {
         let parts = [
             ("train", &self.train, &now.train),
             ("valid", &self.valid, &now.valid),
@@ -58,18 +47,17 @@ impl DataFingerprint {
             Data::Plain(_) => "tokens",
             _ => "examples",
         };
+        let same_inputs = then.inputs == now.inputs;
+        let differing = match config.data {
+            _ if !same_inputs => "texts",
+            Data::Labelled(_) | Data::ListOps(_) | Data::Documents(_) => "labels",
+            _ => "target texts",
+        };
         let what = match then.examples == now.examples {
-            true => format!(
-                "the {} of its {} {unit} differ",
-                then.what_differs(now, config),
-                now.examples
-            ),
+            true => format!("the {differing} of its {} {unit} differ", now.examples),
             false => format!("it had {} {unit}, and has {}", then.examples, now.examples),
         };
-        Some(DataChange {
-            source: source(config, name, then.inputs == now.inputs),
-            what,
-        })
+        Some((source(config, name, same_inputs), what))
     }
 }
 
@@ -78,19 +66,8 @@ impl PartFingerprint {
     pub(crate) fn new(examples: usize, inputs: Checksum, targets: Checksum) -> Self {
         Self {
             examples,
-            inputs: inputs.finish(),
-            targets: targets.finish(),
-        }
-    }
-
-    fn what_differs(&self, now: &Self, config: &Config) -> &'static str {
-        let targets = match config.data {
-            Data::Labelled(_) | Data::ListOps(_) | Data::Documents(_) => "labels",
-            _ => "target texts",
-        };
-        match self.inputs == now.inputs {
-            true => targets,
-            false => "texts",
+            inputs: inputs.0.finalize(),
+            targets: targets.0.finalize(),
         }
     }
 }
@@ -98,44 +75,39 @@ impl PartFingerprint {
 /// The key of the config that a part of the data comes from, and its file. A part without a
 /// file of its own is split from the training data.
 fn source(config: &Config, part: &str, same_inputs: bool) -> String {
-    let of = |file: &Path, name: &str| format!("data.{name} = {}", file.display());
-    let own = |valid: bool, test: bool| match part {
-        "valid" if valid => "valid",
-        "test" if test => "test",
-        _ => "train",
-    };
-    match &config.data {
+    let (key, file) = match &config.data {
         Data::Parallel(data) => {
-            let name = own(data.valid.is_some(), data.test.is_some());
-            let files = match name {
-                "valid" => data.valid.as_ref(),
-                "test" => data.test.as_ref(),
-                _ => None,
+            let (key, files) = own(part, &data.train, &data.valid, &data.test);
+            let file = match files {
+                Files::One(file) => file,
+                Files::Two([_, target]) if same_inputs => target,
+                Files::Two([source, _]) => source,
             };
-            match files.unwrap_or(&data.train) {
-                Files::One(file) => of(file, name),
-                Files::Two([_, target]) if same_inputs => of(target, name),
-                Files::Two([source, _]) => of(source, name),
-            }
+            (key, file)
         }
-        Data::Labelled(zoo_config::Labelled {
-            train, valid, test, ..
-        })
-        | Data::Plain(zoo_config::Plain {
-            train, valid, test, ..
-        }) => match own(valid.is_some(), test.is_some()) {
-            "valid" => of(valid.as_ref().unwrap_or(train), "valid"),
-            "test" => of(test.as_ref().unwrap_or(train), "test"),
-            name => of(train, name),
-        },
+        Data::Labelled(data) => own(part, &data.train, &data.valid, &data.test),
+        Data::Plain(data) => own(part, &data.train, &data.valid, &data.test),
         // It depends on nothing but the config and the version of the program.
-        generated => format!("data.kind = {} (generated)", generated.word()),
+        generated => return format!("data.kind = {} (generated)", generated.word()),
+    };
+    format!("data.{key} = {}", file.display())
+}
+
+fn own<'a, F>(
+    part: &str,
+    train: &'a F,
+    valid: &'a Option<F>,
+    test: &'a Option<F>,
+) -> (&'static str, &'a F) {
+    match (part, valid, test) {
+        ("valid", Some(valid), _) => ("valid", valid),
+        ("test", _, Some(test)) => ("test", test),
+        _ => ("train", train),
     }
 }
 
-/// A checksum of lists of numbers.
 #[derive(Default)]
-pub struct Checksum(crc32fast::Hasher);
+pub(crate) struct Checksum(crc32fast::Hasher);
 
 impl Checksum {
     /// Its length first, so that moving a token to the next list is a change.
@@ -147,10 +119,6 @@ impl Checksum {
 
     pub(crate) fn add_number(&mut self, number: usize) {
         self.0.update(&(number as u64).to_le_bytes());
-    }
-
-    fn finish(self) -> u32 {
-        self.0.finalize()
     }
 }
 
@@ -189,7 +157,7 @@ mod tests {
         let then = pairs(&[(&[4, 5], &[6]), (&[7], &[8])], &[(&[4], &[6])]);
         let change = |train: &[(&[u32], &[u32])], valid: &[(&[u32], &[u32])]| {
             let change = then.change(&pairs(train, valid), &config);
-            change.map(|change| format!("{}: {}", change.source, change.what))
+            change.map(|(source, what)| format!("{source}: {what}"))
         };
         let train: [(&[u32], &[u32]); 2] = [(&[4, 5], &[6]), (&[7], &[8])];
         let valid: [(&[u32], &[u32]); 1] = [(&[4], &[6])];

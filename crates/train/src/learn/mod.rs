@@ -20,20 +20,19 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::Tensor;
 use burn_train::Interrupter;
 use zoo_backend::{BackendWord, Opened};
-use zoo_config::Config;
+use zoo_config::{Config, DataSizes};
 use zoo_data::Parts;
 
-use self::fingerprint::DataChange;
 pub(crate) use self::fingerprint::{Checksum, DataFingerprint, PartFingerprint};
 pub(crate) use self::schedule::Falls;
 pub(crate) use self::sum::Unshown;
 use self::trainer::Trainer;
-use crate::memory::{check_training, check_training_on};
-use crate::run::{About, Best, Lock, Opening, Progress, RunFolder};
+use crate::memory::{check_training, is_cpu, sizes};
+use crate::run::{Best, Lock, Opening, Progress, RunFolder, about, write_atomic};
 use crate::show::Show;
-use crate::task::{Batches, Ids, Section, Task, check_lengths, read_texts, with_task};
+use crate::task::{Batches, Ids, Section, Task, TaskModel, check_lengths, read_texts, with_task};
 use crate::trained::build;
-use crate::{DataPart, Judgement, TrainError};
+use crate::{DataPart, Judgement, Result, TrainError};
 
 /// How a run is started, beside its config.
 #[derive(Clone, Default)]
@@ -88,7 +87,7 @@ pub enum Ending {
 ///
 /// [`TrainError`], before anything slow starts where that can be told; checkpoints that were
 /// written are kept.
-pub fn train(config: &Config, options: &TrainOptions) -> Result<Finished, TrainError> {
+pub fn train(config: &Config, options: &TrainOptions) -> Result<Finished> {
     with_task!(config, |T, section| train_task::<T>(
         config, section, options
     ))
@@ -98,13 +97,13 @@ fn train_task<T: Task>(
     config: &Config,
     section: &Section<T>,
     options: &TrainOptions,
-) -> Result<Finished, TrainError> {
+) -> Result<Finished> {
     let opening = match (options.resume, options.overwrite) {
         (true, _) => Opening::Resume,
         (false, true) => Opening::Overwrite,
         (false, false) => Opening::New,
     };
-    check_training(config)?;
+    check_training(config, DataSizes::default())?;
     let folder = RunFolder::of(config);
     folder.check(opening, config)?;
     let lock = folder.lock()?;
@@ -122,11 +121,11 @@ fn train_task<T: Task>(
 
     let start = Instant::now();
     let note = &mut |line: &str| show.note(line);
-    let texts = read_texts::<T>(config, note)?;
+    let texts: Parts<T::Texts> = read_texts(config, note)?;
     // What was learned before is taken again: a text may be cut in more ways than one.
     let task = match opening {
-        Opening::Resume => T::load(section, folder.path())?,
-        Opening::New | Opening::Overwrite => T::prepare(config, section, &texts.train)?,
+        Opening::Resume => T::load(folder.path())?,
+        Opening::New | Opening::Overwrite => T::prepare(config, &texts.train)?,
     };
     let mut encode = |part, texts| task.encode(config, part, texts, note);
     let ids = Parts {
@@ -134,10 +133,7 @@ fn train_task<T: Task>(
         valid: encode(DataPart::Valid, &texts.valid)?,
         test: encode(DataPart::Test, &texts.test)?,
     };
-    check_lengths(&task, DataPart::Train, &ids.train)?;
-    check_lengths(&task, DataPart::Valid, &ids.valid)?;
-    check_lengths(&task, DataPart::Test, &ids.test)?;
-    check_training_on(config, &task, &ids.train)?;
+    check_training(config, sizes(&task, &ids.train))?;
     let vocabulary = match task.vocabularies() {
         (source, Some(target)) => format!("{source} and {target} tokens"),
         (one, None) => format!("{one} tokens"),
@@ -149,28 +145,30 @@ fn train_task<T: Task>(
 
     let device = first.device.clone().autodiff();
     device.seed(config.run.seed);
-    let model = build(config, &task, &device)?;
+    let model = build(config, section, &task, &device)?;
+    check_lengths::<T>(&model, DataPart::Train, &ids.train)?;
+    check_lengths::<T>(&model, DataPart::Valid, &ids.valid)?;
+    check_lengths::<T>(&model, DataPart::Test, &ids.test)?;
     let data = DataFingerprint::of(&ids);
-    let batches = ids.train.batches(config, task.context())?;
+    let context = model.context();
+    let batches = ids.train.batches(config, context)?;
     let mut started = Started {
         config,
         options,
         opening,
         folder,
         lock,
-        about: About::now(config, first),
+        about: about(config, first),
         devices: opened
             .iter()
             .map(|it| it.device.clone().autodiff())
             .collect(),
-        on_cpu: is_cpu(first.word),
+        on_cpu: is_cpu(first.word.backend),
         show,
         data,
         batches,
-        valid: ids
-            .valid
-            .examples(task.context(), config.validation.max_examples),
-        test: ids.test.examples(task.context(), None),
+        valid: ids.valid.examples(context, config.validation.max_examples),
+        test: ids.test.examples(context, None),
         texts,
         task,
     };
@@ -178,9 +176,7 @@ fn train_task<T: Task>(
     // Weights are drawn when they are first asked for: now, in their order.
     model.visit(&mut Draw);
     let (mut trainer, model) = Trainer::new(started, model)?;
-    let result = trainer.run(model);
-    trainer.end();
-    result
+    trainer.run(model)
 }
 
 /// Everything that a run learns with but its model.
@@ -191,9 +187,11 @@ struct Started<'a, T: Task> {
     folder: RunFolder,
     /// Held until the run is over.
     lock: Option<Lock>,
-    about: About,
+    /// What `run.json` says.
+    about: serde_json::Value,
     /// With gradients; the weights are on the first.
     devices: Vec<burn::tensor::Device>,
+    /// Whether reading a number costs nothing, for nothing is computed ahead.
     on_cpu: bool,
     show: Show,
     data: DataFingerprint,
@@ -206,7 +204,7 @@ struct Started<'a, T: Task> {
 
 impl<T: Task> Started<'_, T> {
     /// That the data is what the checkpoint's run was trained with.
-    fn check_data(&mut self, progress: &Progress) -> Result<(), TrainError> {
+    fn check_data(&mut self, progress: &Progress) -> Result<()> {
         let Some(then) = &progress.data else {
             self.show.note(
                 "the data is not checked: the checkpoint is of an earlier version, and does not \
@@ -214,31 +212,33 @@ impl<T: Task> Started<'_, T> {
             );
             return Ok(());
         };
-        let Some(change) = then.change(&self.data, self.config) else {
+        let Some((source, what)) = then.change(&self.data, self.config) else {
             return Ok(());
         };
         if self.options.accept_changed_data {
-            let DataChange { source, what } = change;
             self.show
                 .note(&format!("{source} has changed, which is accepted: {what}"));
             return Ok(());
         }
-        Err(TrainError::OtherData {
-            folder: self.folder.path().into(),
-            step: progress.step,
-            source_of_data: change.source,
-            what: change.what,
-        })
+        Err(TrainError::Refused(format!(
+            "{} was trained with other data: {source} has changed since the checkpoint of step {}: \
+             {what}\n  do: restore it, or begin a new run; --accept-changed-data resumes with it as \
+             it is now",
+            self.folder.path().display(),
+            progress.step
+        )))
     }
 
     /// Writes what is to be known before the first step. Until here nothing was wrong.
-    fn prepare(&mut self, summary: &str) -> Result<(), TrainError> {
+    fn prepare(&mut self, summary: &str) -> Result<()> {
         let folder = &self.folder;
         if self.opening != Opening::Resume {
             let lock = self.lock.take();
             let lock = folder.create(self.opening, self.config, &self.about, lock)?;
             self.lock = Some(lock);
-            self.task.save(folder.path())?;
+            for (name, text) in self.task.files()? {
+                write_atomic(&folder.file(name), text.as_bytes())?;
+            }
         }
         self.show.log_to(&folder.file("log.txt"))?;
         if let Some(warning) = self.lock.as_ref().and_then(Lock::warning) {
@@ -259,7 +259,7 @@ impl ModuleVisitor for Draw {
 }
 
 /// The devices that learn together.
-fn open_all(config: &Config) -> Result<Vec<Opened>, TrainError> {
+fn open_all(config: &Config) -> Result<Vec<Opened>> {
     let backend = &config.backend;
     let word = |index: usize| BackendWord {
         index: Some(index),
@@ -273,23 +273,14 @@ fn open_all(config: &Config) -> Result<Vec<Opened>, TrainError> {
     words.into_iter().map(open).collect()
 }
 
-fn check_precision(config: &Config, opened: &Opened) -> Result<(), TrainError> {
+fn check_precision(config: &Config, opened: &Opened) -> Result<()> {
     let precision = config.precision();
-    match opened.dtypes.contains(&precision) {
-        true => Ok(()),
-        false => Err(TrainError::Precision {
-            precision,
-            device: opened.to_string(),
-            supported: opened.dtypes.clone(),
-        }),
+    if opened.dtypes.contains(&precision) {
+        return Ok(());
     }
-}
-
-/// Whether reading a number costs nothing, for nothing is computed ahead.
-fn is_cpu(word: BackendWord) -> bool {
-    use zoo_backend::Backend;
-    matches!(
-        word.backend,
-        Backend::Flex | Backend::Ndarray | Backend::TchCpu
-    )
+    let supported: Vec<String> = opened.dtypes.iter().map(ToString::to_string).collect();
+    Err(TrainError::Refused(format!(
+        "training.precision = \"{precision}\" is nothing that {opened} computes in; it has {}",
+        supported.join(", ")
+    )))
 }

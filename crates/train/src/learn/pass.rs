@@ -9,7 +9,6 @@ use super::gradients;
 use super::precision::rounded;
 use crate::task::{Example, Task, TaskModel};
 
-/// How passes are made.
 #[derive(Debug, Clone)]
 pub(crate) struct Passes {
     /// The devices that learn together, with gradients; the weights are on the first.
@@ -24,7 +23,6 @@ pub(crate) struct Passes {
     pub(crate) seed: u64,
 }
 
-/// What a step's batches say about the weights.
 pub(crate) struct Passed {
     pub(crate) gradients: GradientsParams,
     /// The mean loss of everything that was to be said, `[1]`, where weights are.
@@ -209,7 +207,7 @@ mod tests {
 
     use super::super::gradients::norm;
     use super::*;
-    use crate::Classification;
+    use crate::task::Classification;
 
     fn example(at: usize) -> LabelledIds {
         LabelledIds {
@@ -218,34 +216,45 @@ mod tests {
         }
     }
 
-    #[test]
-    fn devices_together_make_the_gradient_of_one() {
-        let opened = zoo_backend::open("flex".parse().unwrap(), zoo_spec::Dtype::F32).unwrap();
-        let device = opened.device.autodiff();
-        let model: Classifier = ClassifierConfig::new(8, 3, 8, 2, 1)
-            .with_dropout(0.0)
-            .init(&device);
-        let passes = |count: usize| Passes {
-            devices: vec![device.clone(); count],
-            smoothing: 0.1,
-            precision: DType::F32,
+    fn flex() -> Device {
+        let opened = zoo_backend::open("flex".parse().unwrap(), zoo_spec::Dtype::F32);
+        opened.unwrap().device
+    }
+
+    fn passes(count: usize, smoothing: f64, precision: DType) -> Passes {
+        Passes {
+            devices: vec![flex().autodiff(); count],
+            smoothing,
+            precision,
             kept: DType::F32,
             seed: 1,
-        };
+        }
+    }
+
+    fn passed(
+        passes: &Passes,
+        model: &Classifier,
+        batches: &[Vec<LabelledIds>],
+        step: usize,
+    ) -> Passed {
+        let passed = passes.make::<Classification<Classifier>>(model, batches, step, 1.0);
+        passed.unwrap()
+    }
+
+    #[test]
+    fn devices_together_make_the_gradient_of_one() {
+        let model: Classifier = ClassifierConfig::new(8, 3, 8, 2, 1)
+            .with_dropout(0.0)
+            .init(&flex().autodiff());
         // Batches of several sizes: each weighs what it has.
         let batches: Vec<Vec<LabelledIds>> = vec![
             (0..5).map(example).collect(),
             (5..6).map(example).collect(),
             (6..9).map(example).collect(),
         ];
-        let all = vec![batches.concat()];
-        let one = passes(1)
-            .make::<Classification<Classifier>>(&model, &all, 1, 1.0)
-            .unwrap();
+        let one = passed(&passes(1, 0.1, DType::F32), &model, &[batches.concat()], 1);
         for count in [1, 2, 3, 4] {
-            let several = passes(count)
-                .make::<Classification<Classifier>>(&model, &batches, 1, 1.0)
-                .unwrap();
+            let several = passed(&passes(count, 0.1, DType::F32), &model, &batches, 1);
             let [a, b] = [&one, &several].map(|passed| passed.loss.clone().into_scalar::<f32>());
             assert!((a - b).abs() < 1e-6, "{count} devices: {a} and {b}");
             let [a, b] = [&one, &several].map(|passed| {
@@ -263,8 +272,7 @@ mod tests {
     /// Features are redrawn for all copies of a model at once, and the model keeps them.
     #[test]
     fn features_are_redrawn_at_the_same_steps_on_several_devices() {
-        let opened = zoo_backend::open("flex".parse().unwrap(), zoo_spec::Dtype::F32).unwrap();
-        let device = opened.device.autodiff();
+        let device = flex().autodiff();
         let performer = MechanismConfig::Performer(Performer {
             features: 4,
             seed: 2,
@@ -281,17 +289,9 @@ mod tests {
         let steps = |count: usize, precision: DType| {
             // The same weights each time, whatever other tests draw on this device meanwhile.
             let model: Classifier = initial.clone().apply(config.init(&device)).unwrap();
-            let passes = Passes {
-                devices: vec![device.clone(); count],
-                smoothing: 0.0,
-                precision,
-                kept: DType::F32,
-                seed: 1,
-            };
+            let passes = passes(count, 0.0, precision);
             let step = |step: usize| {
-                let passed = passes
-                    .make::<Classification<Classifier>>(&model, &batches, step, 1.0)
-                    .unwrap();
+                let loss = passed(&passes, &model, &batches, step).loss;
                 let features = model.layers.iter().map(|layer| {
                     let features = layer.attention.params.features.as_ref().unwrap();
                     match features.features() {
@@ -302,7 +302,7 @@ mod tests {
                     }
                 });
                 let features: Vec<Vec<f32>> = features.collect();
-                (features, passed.loss.into_scalar::<f32>())
+                (features, loss.into_scalar::<f32>())
             };
             (1..=7).map(step).collect::<Vec<_>>()
         };
@@ -317,17 +317,10 @@ mod tests {
         ] {
             let several = steps(count, precision);
             for (step, (a, b)) in one.iter().zip(&several).enumerate() {
-                assert_eq!(
-                    a.0,
-                    b.0,
-                    "{count} devices, {precision:?}, step {}",
-                    step + 1
-                );
+                let case = format!("{count} devices, {precision:?}, step {}", step + 1);
+                assert_eq!(a.0, b.0, "{case}");
                 let off = (a.1 - b.1).abs();
-                assert!(
-                    off < tolerance,
-                    "{count} devices, {precision:?}: off by {off}"
-                );
+                assert!(off < tolerance, "{case}: off by {off}");
             }
         }
     }
@@ -337,10 +330,9 @@ mod tests {
     #[test]
     #[should_panic(expected = "Distributed operations are not supported")]
     fn burn_does_not_gather_gradients_on_our_backends() {
-        let opened = zoo_backend::open("flex".parse().unwrap(), zoo_spec::Dtype::F32).unwrap();
         let config = DistributedConfig {
             all_reduce_op: ReduceOperation::Sum,
         };
-        let _strategy = ExecutionStrategy::ddp(vec![opened.device; 2], config);
+        let _strategy = ExecutionStrategy::ddp(vec![flex(); 2], config);
     }
 }

@@ -41,73 +41,55 @@ pub(crate) fn burn_dtype(dtype: Dtype) -> DType {
     }
 }
 
-/// What the loss is multiplied by.
+/// What the loss is multiplied by. If it is dynamic: what was large enough so far, and small enough
+/// not to overflow.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Scaling {
-    /// Always the same, 1 for not at all.
-    Fixed(f64),
-    /// What was large enough so far, and small enough not to overflow.
-    Dynamic(ScaleState),
+pub(crate) struct Scaling {
+    state: ScaleState,
+    is_dynamic: bool,
 }
 
 impl Scaling {
-    pub(crate) fn of(config: &Config) -> Self {
-        match config.loss_scale() {
-            LossScale::None => Self::Fixed(1.0),
-            LossScale::Fixed(said) => Self::Fixed(said.scale),
-            LossScale::Dynamic => Self::Dynamic(ScaleState {
-                scale: FIRST_SCALE,
-                good_steps: 0,
-            }),
+    /// That of a config, or of a run that is resumed.
+    pub(crate) fn of(config: &Config, resumed: Option<ScaleState>) -> Self {
+        let (scale, is_dynamic) = match config.loss_scale() {
+            LossScale::None => (1.0, false),
+            LossScale::Fixed(said) => (said.scale, false),
+            LossScale::Dynamic => (FIRST_SCALE, true),
+        };
+        let good_steps = 0;
+        let resumed = resumed.filter(|_| is_dynamic);
+        Self {
+            state: resumed.unwrap_or(ScaleState { scale, good_steps }),
+            is_dynamic,
         }
     }
 
     pub(crate) fn scale(&self) -> f64 {
-        match self {
-            Self::Fixed(scale) => *scale,
-            Self::Dynamic(state) => state.scale,
-        }
+        self.state.scale
     }
 
     /// Whether gradients have to be looked at.
     pub(crate) fn watches(&self) -> bool {
-        matches!(self, Self::Dynamic(_))
+        self.is_dynamic
     }
 
     pub(crate) fn state(&self) -> Option<ScaleState> {
-        match self {
-            Self::Fixed(_) => None,
-            Self::Dynamic(state) => Some(*state),
-        }
-    }
-
-    pub(crate) fn resumed(self, state: Option<ScaleState>) -> Self {
-        match (self, state) {
-            (Self::Dynamic(_), Some(state)) => Self::Dynamic(state),
-            (other, _) => other,
-        }
+        self.is_dynamic.then_some(self.state)
     }
 
     /// After a step whose gradients were finite or not. False if there is no smaller scale.
     pub(crate) fn watched(&mut self, is_finite: bool) -> bool {
-        let Self::Dynamic(state) = self else {
+        if !self.is_dynamic {
             return true;
-        };
-        if is_finite {
-            state.good_steps += 1;
-            if state.good_steps == STEPS_TO_DOUBLE {
-                *state = ScaleState {
-                    scale: state.scale * 2.0,
-                    good_steps: 0,
-                };
-            }
-        } else {
-            *state = ScaleState {
-                scale: state.scale / 2.0,
-                good_steps: 0,
-            };
         }
-        state.scale >= LEAST_SCALE
+        let ScaleState { scale, good_steps } = &mut self.state;
+        *good_steps += 1;
+        if !is_finite || *good_steps == STEPS_TO_DOUBLE {
+            *scale *= if is_finite { 2.0 } else { 0.5 };
+            *good_steps = 0;
+        }
+        *scale >= LEAST_SCALE
     }
 }
 
@@ -117,10 +99,15 @@ mod tests {
 
     #[test]
     fn a_dynamic_scale_falls_at_once_and_rises_slowly() {
-        let mut scaling = Scaling::Dynamic(ScaleState {
-            scale: 8.0,
-            good_steps: 0,
-        });
+        let scaling = |scale, is_dynamic| {
+            let good_steps = 0;
+            let state = ScaleState { scale, good_steps };
+            Scaling { state, is_dynamic }
+        };
+        let mut fixed = scaling(1024.0, false);
+        assert!(fixed.watched(false));
+        assert_eq!((fixed.scale(), fixed.state()), (1024.0, None));
+        let mut scaling = scaling(8.0, true);
         assert!(scaling.watched(false));
         assert_eq!(scaling.scale(), 4.0);
         for _ in 0..STEPS_TO_DOUBLE - 1 {
@@ -134,8 +121,5 @@ mod tests {
             falls += 1;
         }
         assert_eq!(falls, 16, "down to the least scale");
-        let mut fixed = Scaling::Fixed(1024.0);
-        assert!(fixed.watched(false));
-        assert_eq!((fixed.scale(), fixed.state()), (1024.0, None));
     }
 }

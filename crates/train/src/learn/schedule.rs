@@ -27,7 +27,6 @@ pub(crate) struct Rates {
 /// How often the rate has fallen for want of anything better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Falls {
-    /// Times it has.
     pub(crate) count: usize,
     /// Validations without anything better since.
     pub(crate) waited: usize,

@@ -70,7 +70,6 @@ impl Sum {
     }
 }
 
-/// A number from where it is.
 pub(super) fn read(tensor: Tensor<1>) -> f64 {
     f64::from(tensor.into_scalar::<f32>())
 }

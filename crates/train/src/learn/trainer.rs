@@ -17,15 +17,14 @@ use super::precision::{Scaling, burn_dtype};
 use super::schedule::Rates;
 use super::sum::{Sum, read};
 use super::{Ending, Finished, Started};
-use crate::TrainError;
+use crate::evaluate::{Judge, Judgement, bleu_of};
 use crate::generate::generate_config;
-use crate::judge::{Judge, Judgement, bleu_of};
-use crate::run::{Best, Checkpoint, Numbers, Progress, Row, TEST, write_atomic};
+use crate::run::{Best, Checkpoint, Numbers, Progress, Row, TEST, resumed, write_atomic};
 use crate::show::Interval;
-use crate::task::{Example, Task};
+use crate::task::{Example, Task, evaluate_examples};
 use crate::trained::{Which, weights_of};
+use crate::{Result, TrainError};
 
-/// A run on its way.
 pub(super) struct Trainer<'a, T: Task> {
     started: Started<'a, T>,
     optimizer: ModuleOptimizer,
@@ -34,7 +33,6 @@ pub(super) struct Trainer<'a, T: Task> {
     scaling: Scaling,
     progress: Progress,
     numbers: Numbers,
-    /// Losses since they were last shown.
     sum: Sum,
     first: usize,
     last_step: usize,
@@ -48,7 +46,7 @@ impl<'a, T: Task> Trainer<'a, T> {
     pub(super) fn new(
         mut started: Started<'a, T>,
         mut model: T::Model,
-    ) -> Result<(Self, T::Model), TrainError> {
+    ) -> Result<(Self, T::Model)> {
         let config = started.config;
         let training = &config.training;
         let a_step = training.accumulate * started.devices.len();
@@ -64,10 +62,7 @@ impl<'a, T: Task> Trainer<'a, T> {
         let mut progress = Progress::default();
         if started.options.resume {
             let checkpoints = started.folder.checkpoints();
-            let newest = checkpoints.steps()?.last().copied();
-            let newest = newest.ok_or_else(|| TrainError::NoCheckpoint {
-                folder: started.folder.path().into(),
-            })?;
+            let newest = checkpoints.last()?;
             let step = started.options.step.unwrap_or(newest);
             let goes_on = |whole: usize| format!("--step {whole} goes on from it");
             let checkpoint = checkpoints.read_or(step, goes_on)?;
@@ -82,8 +77,7 @@ impl<'a, T: Task> Trainer<'a, T> {
                     instead: checkpoints.nearest(step, goes_on),
                 })?;
             progress = checkpoint.progress;
-            let about = started.about.clone();
-            let about = about.resumed(started.folder.about()?, progress.step);
+            let about = resumed(started.folder.about()?, &started.about, progress.step);
             started.folder.describe(&about)?;
             started.batches.go_to(progress.position);
             checkpoints.forget_after(progress.step)?;
@@ -102,7 +96,7 @@ impl<'a, T: Task> Trainer<'a, T> {
                 kept: burn_dtype(config.backend.dtype),
                 seed: config.run.seed,
             },
-            scaling: Scaling::of(config).resumed(progress.scale),
+            scaling: Scaling::of(config, progress.scale),
             before: progress.seconds,
             first: progress.step,
             sum: Sum::new(progress.unshown),
@@ -116,13 +110,8 @@ impl<'a, T: Task> Trainer<'a, T> {
         Ok((trainer, model))
     }
 
-    /// Gives the terminal back.
-    pub(super) fn end(&mut self) {
-        self.started.show.end();
-    }
-
     /// Trains to the last step, or to where the run is stopped.
-    pub(super) fn run(&mut self, mut model: T::Model) -> Result<Finished, TrainError> {
+    pub(super) fn run(&mut self, mut model: T::Model) -> Result<Finished> {
         let config = self.started.config;
         self.announce();
         let mut ending = Ending::Complete;
@@ -153,7 +142,6 @@ impl<'a, T: Task> Trainer<'a, T> {
         self.conclude(&model, ending)
     }
 
-    /// What there is to say before the first step.
     fn announce(&mut self) {
         let first = self.progress.step;
         let show = &mut self.started.show;
@@ -182,7 +170,7 @@ impl<'a, T: Task> Trainer<'a, T> {
     }
 
     /// The gradients of the mean loss of these batches.
-    fn pass(&self, model: &T::Model, batches: &[Vec<T::Example>]) -> Result<Passed, TrainError> {
+    fn pass(&self, model: &T::Model, batches: &[Vec<T::Example>]) -> Result<Passed> {
         let step = self.progress.step + 1;
         self.passes
             .make::<T>(model, batches, step, self.scaling.scale())
@@ -191,7 +179,7 @@ impl<'a, T: Task> Trainer<'a, T> {
 
     /// Clips the gradients, and takes a step of the optimizer, which has the model alone and so
     /// writes in place.
-    fn update(&mut self, model: T::Model, passed: Passed) -> Result<T::Model, TrainError> {
+    fn update(&mut self, model: T::Model, passed: Passed) -> Result<T::Model> {
         let step = self.progress.step + 1;
         let clipping = self.started.config.optimizer.clipping();
         let watches = self.scaling.watches();
@@ -205,11 +193,11 @@ impl<'a, T: Task> Trainer<'a, T> {
         };
         let is_finite = !watches || known.is_some_and(f64::is_finite);
         if !self.scaling.watched(is_finite) {
-            return Err(TrainError::Overflow {
-                step,
-                scale: self.scaling.scale(),
-                usable: self.newest_usable(),
-            });
+            return Err(self.diverged(format!(
+                "gradients overflow at step {step} even with a loss scale of {}: compute in bf16 or \
+                 f32 (training.precision)",
+                self.scaling.scale()
+            )));
         }
         let model = match is_finite {
             true => {
@@ -227,8 +215,7 @@ impl<'a, T: Task> Trainer<'a, T> {
         Ok(model)
     }
 
-    /// Shows and notes the numbers since the last time.
-    fn log(&mut self) -> Result<(), TrainError> {
+    fn log(&mut self) -> Result<()> {
         let sum = &mut self.sum;
         let Some(loss) = sum.take_mean() else {
             return Ok(());
@@ -271,16 +258,12 @@ impl<'a, T: Task> Trainer<'a, T> {
         self.sum = Sum::new(None);
         match loss.is_finite() {
             true => Ok(()),
-            false => Err(TrainError::NotANumber {
-                loss,
-                step,
-                usable: self.newest_usable(),
-            }),
+            false => Err(self.diverged(format!("the loss is {loss} after step {step}"))),
         }
     }
 
     /// Evaluates what was learned. Returns whether it is the best so far.
-    fn validate(&mut self, model: &T::Model) -> Result<bool, TrainError> {
+    fn validate(&mut self, model: &T::Model) -> Result<bool> {
         let Started {
             config,
             task,
@@ -298,7 +281,7 @@ impl<'a, T: Task> Trainer<'a, T> {
         {
             generate.strategy = Strategy::Greedy;
         }
-        let judgement = task.evaluate(&model.valid(), valid, &texts.valid, &judge)?;
+        let judgement = evaluate_examples(task, &model.valid(), valid, &texts.valid, &judge)?;
         let metric = config.metric();
         let value = judgement.value(metric).unwrap_or(f64::NAN);
         let loss = judgement.value(Metric::Loss);
@@ -327,14 +310,11 @@ impl<'a, T: Task> Trainer<'a, T> {
         Ok(is_best)
     }
 
-    fn note(&mut self, part: &str, judgement: &Judgement) -> Result<(), TrainError> {
-        let values = judgement.values().into_iter();
+    fn note(&mut self, part: &str, judgement: &Judgement) -> Result<()> {
         self.numbers.add(Row {
             part: part.to_owned(),
             step: self.progress.step,
-            values: values
-                .map(|(metric, value)| (metric.word().to_owned(), value))
-                .collect(),
+            values: judgement.by_name(),
         })
     }
 
@@ -354,17 +334,16 @@ impl<'a, T: Task> Trainer<'a, T> {
         patience.is_some_and(|patience| self.progress.waited >= patience)
     }
 
-    fn save(&mut self, model: &T::Model, is_best: bool) -> Result<(), TrainError> {
+    fn save(&mut self, model: &T::Model, is_best: bool) -> Result<()> {
         self.progress.seconds = self.seconds();
         self.progress.unshown = self.sum.unshown();
         let weights = Weights::of(model);
         // What is not written cannot take the place of a good checkpoint.
         if let Some(tensor) = weights.first_non_finite() {
-            return Err(TrainError::NonFiniteWeights {
-                step: self.progress.step,
-                tensor: tensor.to_owned(),
-                usable: self.newest_usable(),
-            });
+            return Err(self.diverged(format!(
+                "the weights are no longer finite after step {} ({tensor}), and were not saved",
+                self.progress.step
+            )));
         }
         self.progress.parameters = weights.param_ids();
         let memory = self.optimizer.into_bytes();
@@ -382,7 +361,7 @@ impl<'a, T: Task> Trainer<'a, T> {
     }
 
     /// The test, with the best weights.
-    fn conclude(&mut self, model: &T::Model, ending: Ending) -> Result<Finished, TrainError> {
+    fn conclude(&mut self, model: &T::Model, ending: Ending) -> Result<Finished> {
         let folder = self.started.folder.clone();
         let best = folder.checkpoints().best()?;
         let mut tested = None;
@@ -407,7 +386,7 @@ impl<'a, T: Task> Trainer<'a, T> {
             let Started {
                 task, test, texts, ..
             } = &self.started;
-            let judgement = task.evaluate(&model, test, &texts.test, &self.judge(0))?;
+            let judgement = evaluate_examples(task, &model, test, &texts.test, &self.judge(0))?;
             self.note(TEST, &judgement)?;
             self.write_result(&judgement, step)?;
             tested = Some(judgement);
@@ -422,17 +401,12 @@ impl<'a, T: Task> Trainer<'a, T> {
         })
     }
 
-    fn write_result(&self, judgement: &Judgement, step: Option<usize>) -> Result<(), TrainError> {
-        let values: BTreeMap<&str, f64> = judgement
-            .values()
-            .into_iter()
-            .map(|(metric, value)| (metric.word(), value))
-            .collect();
+    fn write_result(&self, judgement: &Judgement, step: Option<usize>) -> Result<()> {
         let result = serde_json::json!({
             "part": "test",
             "checkpoint": step,
             "examples": self.started.test.len(),
-            "values": values,
+            "values": judgement.by_name(),
         });
         let path = self.started.folder.file("result.json");
         write_atomic(&path, format!("{result:#}\n").as_bytes())
@@ -443,10 +417,21 @@ impl<'a, T: Task> Trainer<'a, T> {
         self.before + self.start.elapsed().as_secs_f64()
     }
 
-    /// The step of the newest checkpoint that can be read and has finite weights.
-    fn newest_usable(&self) -> Option<usize> {
+    /// The error of a run that has diverged: what was seen, what to do, and the newest checkpoint
+    /// that can be read and has finite weights.
+    fn diverged(&self, what: String) -> TrainError {
         let checkpoints = self.started.folder.checkpoints();
-        let mut steps = checkpoints.steps().ok()?.into_iter().rev();
-        steps.find(|step| checkpoints.is_whole(*step))
+        let mut steps = checkpoints.steps().unwrap_or_default().into_iter().rev();
+        let usable = match steps.find(|step| checkpoints.is_whole(*step)) {
+            Some(step) => format!(
+                "the checkpoint of step {step} can be used: --checkpoint {step} evaluates it, \
+                 --resume --step {step} goes on from it"
+            ),
+            None => "there is no checkpoint that can be used".to_owned(),
+        };
+        TrainError::Refused(format!(
+            "{what}.\n  do: begin a run with a smaller optimizer.learning_rate, a longer \
+             schedule.warmup or optimizer.clipping; {usable}"
+        ))
     }
 }

@@ -9,7 +9,7 @@ use zoo_models::weights::{Weights, WeightsError};
 use super::contents::Contents;
 use super::{Best, Progress, write_atomic};
 use crate::error::Instead;
-use crate::{TrainError, files};
+use crate::{Result, TrainError, files};
 
 pub(super) const FOLDER: &str = "checkpoints";
 pub(crate) const WEIGHTS: &str = "weights.safetensors";
@@ -18,7 +18,6 @@ const STATE: &str = "state.json";
 const CHECKSUMS: &str = "checksums.json";
 const BEST: &str = "best.json";
 
-/// All files of a checkpoint.
 pub(super) const CHECKPOINT_FILES: [&str; 4] = [WEIGHTS, OPTIMIZER, STATE, CHECKSUMS];
 
 /// The start of the name of a checkpoint that is complete, and of one that is not.
@@ -43,7 +42,6 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Those in the folder of a run.
     pub(crate) fn of(run: &Path) -> Self {
         Self {
             run: run.into(),
@@ -55,17 +53,32 @@ impl Checkpoints {
     ///
     /// # Errors
     ///
-    /// [`TrainError::Unreadable`] if there is a folder of checkpoints that cannot be read.
-    pub fn steps(&self) -> Result<Vec<usize>, TrainError> {
+    /// [`TrainError::Refused`] if there is a folder of checkpoints that cannot be read.
+    pub fn steps(&self) -> Result<Vec<usize>> {
         self.folders(COMPLETE)
+    }
+
+    /// The newest one's step.
+    pub(crate) fn last(&self) -> Result<usize> {
+        let steps = self.steps()?;
+        steps
+            .last()
+            .copied()
+            .ok_or_else(|| TrainError::NoCheckpoint {
+                folder: self.run.clone(),
+            })
     }
 
     /// The steps in the names of folders that start so, rising. Stray files and folders are left
     /// out.
-    fn folders(&self, start: &str) -> Result<Vec<usize>, TrainError> {
-        let failed = |source| TrainError::Unreadable {
-            folder: self.folder.clone(),
-            source,
+    fn folders(&self, start: &str) -> Result<Vec<usize>> {
+        let failed = |error: std::io::Error| {
+            TrainError::Refused(format!(
+                "{} cannot be read: {error}\n  do: check its permissions, and whether its disk is \
+                 mounted and without errors, then try again; do not begin anew: there may be \
+                 checkpoints in it",
+                self.folder.display()
+            ))
         };
         // A symlink that leads nowhere is not found either, and may be a disk that is not mounted.
         let is_absent = || self.folder.symlink_metadata().is_err();
@@ -96,9 +109,9 @@ impl Checkpoints {
     ///
     /// # Errors
     ///
-    /// [`TrainError::File`], [`TrainError::Content`] or [`TrainError::Unreadable`] if it cannot
-    /// be read.
-    pub fn best(&self) -> Result<Option<Best>, TrainError> {
+    /// [`TrainError::File`], [`TrainError::Content`] or [`TrainError::Refused`] if it cannot be
+    /// read.
+    pub fn best(&self) -> Result<Option<Best>> {
         let path = self.run.join(BEST);
         let text = match std::fs::read_to_string(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -108,15 +121,14 @@ impl Checkpoints {
         Ok(self.steps()?.contains(&best.step).then_some(best))
     }
 
-    /// Notes which one is best.
-    pub(crate) fn set_best(&self, best: &Best) -> Result<(), TrainError> {
+    pub(crate) fn set_best(&self, best: &Best) -> Result<()> {
         let path = self.run.join(BEST);
         let text = serde_json::to_string_pretty(best).map_err(TrainError::content(&path))?;
         write_atomic(&path, text.as_bytes())
     }
 
     /// Writes a checkpoint: all of it, or nothing.
-    pub(crate) fn write(&self, checkpoint: &Checkpoint) -> Result<(), TrainError> {
+    pub(crate) fn write(&self, checkpoint: &Checkpoint) -> Result<()> {
         let step = checkpoint.progress.step;
         let place = self.folder_of(step);
         let beside = self.partial(step);
@@ -145,11 +157,16 @@ impl Checkpoints {
             if is_own(&beside) {
                 let _ = remove(&beside);
             }
-            TrainError::CheckpointNotWritten {
-                step,
-                source: Box::new(source),
-                older: self.steps().ok().and_then(|steps| steps.last().copied()),
-            }
+            let advice = match self.steps().ok().and_then(|steps| steps.last().copied()) {
+                Some(older) => format!(
+                    "The checkpoint of step {older} is kept. Make room, then go on with --resume"
+                ),
+                None => "There is no checkpoint yet. Make room, then begin anew with --overwrite"
+                    .to_owned(),
+            };
+            TrainError::Refused(format!(
+                "the checkpoint of step {step} could not be written: {source}. {advice}"
+            ))
         })
     }
 
@@ -158,7 +175,7 @@ impl Checkpoints {
         self.folder.join(format!("{PARTIAL}{step:08}"))
     }
 
-    fn write_into(&self, folder: &Path, checkpoint: &Checkpoint) -> Result<(), TrainError> {
+    fn write_into(&self, folder: &Path, checkpoint: &Checkpoint) -> Result<()> {
         make_free(folder)?;
         files::create_folder(&self.folder)?;
         files::create_folder(folder)?;
@@ -178,9 +195,9 @@ impl Checkpoints {
     ///
     /// # Errors
     ///
-    /// [`TrainError::NoSuchCheckpoint`], or [`TrainError::Damaged`] with the nearest one that is
-    /// whole, and the flag that takes it where a run is used.
-    pub fn read(&self, step: usize) -> Result<Checkpoint, TrainError> {
+    /// [`TrainError::Refused`] if there is none, or [`TrainError::Damaged`] with the nearest one
+    /// that is whole, and the flag that takes it where a run is used.
+    pub fn read(&self, step: usize) -> Result<Checkpoint> {
         self.read_or(step, |whole| format!("--checkpoint {whole} takes it"))
     }
 
@@ -189,18 +206,18 @@ impl Checkpoints {
         &self,
         step: usize,
         takes: impl Fn(usize) -> String,
-    ) -> Result<Checkpoint, TrainError> {
+    ) -> Result<Checkpoint> {
         let steps = self.steps()?;
         if !steps.contains(&step) {
             let there: Vec<String> = steps.iter().map(ToString::to_string).collect();
-            return Err(TrainError::NoSuchCheckpoint {
-                folder: self.run.clone(),
-                step,
-                there: match there.is_empty() {
-                    true => "no step".to_owned(),
-                    false => there.join(", "),
-                },
-            });
+            let there = match there.is_empty() {
+                true => "no step".to_owned(),
+                false => there.join(", "),
+            };
+            return Err(TrainError::Refused(format!(
+                "{} has no checkpoint of step {step}; it has those of {there}",
+                self.run.display()
+            )));
         }
         self.read_from(step).map_err(|why| TrainError::Damaged {
             folder: self.folder_of(step),
@@ -211,18 +228,13 @@ impl Checkpoints {
 
     /// What can be taken in place of a step's checkpoint, and how.
     pub(crate) fn nearest(&self, step: usize, takes: impl Fn(usize) -> String) -> Option<Instead> {
-        self.nearest_whole(step).map(|whole| Instead {
-            whole,
-            takes: takes(whole),
-        })
-    }
-
-    /// The step nearest to this one whose checkpoint is whole; the later of two.
-    fn nearest_whole(&self, step: usize) -> Option<usize> {
         let mut others = self.steps().ok()?;
         others.retain(|other| *other != step);
+        // The nearest; the later of two.
         others.sort_by_key(|other| (other.abs_diff(step), std::cmp::Reverse(*other)));
-        others.into_iter().find(|other| self.is_whole(*other))
+        let whole = others.into_iter().find(|other| self.is_whole(*other))?;
+        let takes = takes(whole);
+        Some(Instead { whole, takes })
     }
 
     /// Whether a checkpoint is as it was written.
@@ -268,7 +280,7 @@ impl Checkpoints {
 
     /// Removes what is older than the last so many, but for the best, and for a checkpoint with
     /// files in it that zoo did not write.
-    pub(crate) fn prune(&self, keep: usize) -> Result<(), TrainError> {
+    pub(crate) fn prune(&self, keep: usize) -> Result<()> {
         let steps = self.steps()?;
         let best = self.best()?.map(|best| best.step);
         let older = steps.len().saturating_sub(keep);
@@ -281,15 +293,13 @@ impl Checkpoints {
     }
 
     /// Removes those after a step: a run that resumes from there writes them again.
-    pub(crate) fn forget_after(&self, last: usize) -> Result<(), TrainError> {
+    pub(crate) fn forget_after(&self, last: usize) -> Result<()> {
         let mut later = self.steps()?;
         later.retain(|step| *step > last);
         // All of them or none.
         for step in &later {
             let folder = self.folder_of(*step);
-            if let Some(file) = Contents::of_checkpoint(&folder)?.foreign {
-                return Err(TrainError::ForeignFile { folder, file });
-            }
+            Contents::of_checkpoint(&folder)?.check(&folder)?;
         }
         for step in later {
             self.remove(step)?;
@@ -305,7 +315,7 @@ impl Checkpoints {
     }
 
     /// Removes a checkpoint. Under its own name it is complete or absent, at any time.
-    fn remove(&self, step: usize) -> Result<(), TrainError> {
+    fn remove(&self, step: usize) -> Result<()> {
         let partial = self.partial(step);
         make_free(&partial)?;
         files::rename(&self.folder_of(step), &partial)?;
@@ -333,12 +343,12 @@ fn is_own(folder: &Path) -> bool {
 }
 
 /// Removes the folder of a checkpoint, or refuses if there is anything else in it.
-fn remove(folder: &Path) -> Result<(), TrainError> {
+fn remove(folder: &Path) -> Result<()> {
     Contents::of_checkpoint(folder)?.remove(folder, &[])
 }
 
 /// Makes sure that nothing has a name: what zoo wrote is removed, what it did not is renamed.
-fn make_free(path: &Path) -> Result<(), TrainError> {
+fn make_free(path: &Path) -> Result<()> {
     if path.symlink_metadata().is_err() {
         return Ok(());
     }
@@ -348,7 +358,7 @@ fn make_free(path: &Path) -> Result<(), TrainError> {
     }
 }
 
-fn checksums(folder: &Path) -> Result<BTreeMap<String, String>, TrainError> {
+fn checksums(folder: &Path) -> Result<BTreeMap<String, String>> {
     let mut sums = BTreeMap::new();
     for name in [WEIGHTS, OPTIMIZER, STATE] {
         let path = folder.join(name);

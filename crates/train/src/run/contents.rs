@@ -7,8 +7,8 @@ use serde_json::json;
 use zoo_config::Metric;
 
 use super::checkpoint::{CHECKPOINT_FILES, FOLDER, is_checkpoint_name};
-use crate::TrainError;
 use crate::files;
+use crate::{Result, TrainError};
 
 /// Files at the top of a run folder, beside a curve for each metric.
 const RUN_FILES: [&str; 15] = [
@@ -45,15 +45,14 @@ struct Own {
 }
 
 impl Contents {
-    /// Those of a run folder.
-    pub(super) fn of_run(folder: &Path) -> Result<Self, TrainError> {
+    pub(super) fn of_run(folder: &Path) -> Result<Self> {
         let mut contents = Self::default();
         contents.read(folder, Level::Run)?;
         Ok(contents)
     }
 
     /// Those of the folder of a checkpoint, with the folder itself.
-    pub(super) fn of_checkpoint(folder: &Path) -> Result<Self, TrainError> {
+    pub(super) fn of_checkpoint(folder: &Path) -> Result<Self> {
         let mut contents = Self::default();
         contents.read(folder, Level::Checkpoint)?;
         contents.own.push(Own {
@@ -63,7 +62,7 @@ impl Contents {
         Ok(contents)
     }
 
-    fn read(&mut self, folder: &Path, level: Level) -> Result<(), TrainError> {
+    fn read(&mut self, folder: &Path, level: Level) -> Result<()> {
         let entries = std::fs::read_dir(folder).map_err(TrainError::file(folder))?;
         for entry in entries {
             let entry = entry.map_err(TrainError::file(folder))?;
@@ -86,15 +85,23 @@ impl Contents {
         Ok(())
     }
 
+    /// Refuses if there is anything in the folder that zoo did not write.
+    pub(super) fn check(&self, folder: &Path) -> Result<()> {
+        match &self.foreign {
+            None => Ok(()),
+            Some(file) => Err(TrainError::Refused(format!(
+                "{} was not written by zoo, so {} is not removed\n  do: move it elsewhere first, or \
+                 begin a run beside it with --set run.name=OTHER",
+                file.display(),
+                folder.display()
+            ))),
+        }
+    }
+
     /// Removes what zoo wrote, but for files of these names at the top; refuses if there is
     /// anything else.
-    pub(super) fn remove(&self, folder: &Path, but: &[&str]) -> Result<(), TrainError> {
-        if let Some(foreign) = &self.foreign {
-            return Err(TrainError::ForeignFile {
-                folder: folder.into(),
-                file: foreign.clone(),
-            });
-        }
+    pub(super) fn remove(&self, folder: &Path, but: &[&str]) -> Result<()> {
+        self.check(folder)?;
         let spared: Vec<PathBuf> = but.iter().map(|name| folder.join(name)).collect();
         for Own { path, is_folder } in self.own.iter().filter(|own| !spared.contains(&own.path)) {
             match is_folder {
@@ -107,7 +114,6 @@ impl Contents {
     }
 }
 
-/// How deep a folder is in a run.
 #[derive(Debug, Clone, Copy)]
 enum Level {
     Run,

@@ -9,8 +9,8 @@ use zoo_config::{Config, Override};
 
 use super::contents::Contents;
 use super::lock::LOCK;
-use super::{About, Checkpoints, Lock, write_atomic};
-use crate::{TrainError, files};
+use super::{Checkpoints, Lock, write_atomic};
+use crate::{Result, TrainError, files};
 
 const CONFIG: &str = "config.toml";
 const ABOUT: &str = "run.json";
@@ -23,7 +23,6 @@ pub(crate) enum Opening {
     New,
     /// A new run in the place of the one that is there.
     Overwrite,
-    /// Go on with the one that is there.
     Resume,
 }
 
@@ -31,11 +30,8 @@ pub(crate) enum Opening {
 enum Found {
     /// Nothing, or what a run leaves that was killed while it began.
     Nothing,
-    /// A run.
     Run,
-    /// Something that zoo did not create.
     Other {
-        /// What a run would have.
         missing: &'static str,
     },
 }
@@ -55,12 +51,8 @@ impl RunFolder {
         }
     }
 
-    /// The folder of a run that there is.
-    ///
-    /// # Errors
-    ///
-    /// [`TrainError::NoRun`] if there is none.
-    pub fn existing(path: &Path) -> Result<Self, TrainError> {
+    /// The folder of a run that there is; [`TrainError::NoRun`] if there is none.
+    pub fn existing(path: &Path) -> Result<Self> {
         let folder = Self { path: path.into() };
         let config = folder.path.join(CONFIG);
         match std::fs::metadata(&config) {
@@ -70,10 +62,14 @@ impl RunFolder {
             {
                 Err(TrainError::file(config)(error))
             }
-            _ => Err(TrainError::NoRun {
-                folder: folder.path,
-                missing: CONFIG,
-            }),
+            _ => Err(folder.no_run(CONFIG)),
+        }
+    }
+
+    fn no_run(&self, missing: &'static str) -> TrainError {
+        TrainError::NoRun {
+            folder: self.path.clone(),
+            missing,
         }
     }
 
@@ -93,41 +89,38 @@ impl RunFolder {
     }
 
     /// Whether what is asked for can be done with the folder as it is. Nothing is changed yet.
-    pub(crate) fn check(&self, opening: Opening, config: &Config) -> Result<(), TrainError> {
-        let folder = || self.path.clone();
+    pub(crate) fn check(&self, opening: Opening, config: &Config) -> Result<()> {
+        let folder = self.path.display();
         match (opening, self.found()?) {
             (Opening::New | Opening::Overwrite, Found::Nothing) => Ok(()),
-            (Opening::New, Found::Run) => Err(TrainError::RunExists {
-                folder: folder(),
-                is_removable: self.check_removable(config).is_ok(),
-            }),
+            (Opening::New, Found::Run) => {
+                let overwrite = match self.check_removable(config) {
+                    Ok(()) => "--overwrite deletes it and begins anew, ",
+                    Err(_) => "",
+                };
+                Err(TrainError::Refused(format!(
+                    "{folder} is there already\n  do: --resume goes on with it, {overwrite}--set \
+                     run.name=OTHER begins a run beside it"
+                )))
+            }
             (Opening::Overwrite, Found::Run) => self.check_removable(config),
             (Opening::New | Opening::Overwrite, Found::Other { missing }) => {
-                Err(TrainError::NotARun {
-                    folder: folder(),
-                    missing,
-                })
+                Err(TrainError::Refused(format!(
+                    "{folder} was not created by zoo (there is no {missing} of a run in it), so it \
+                     is not overwritten\n  do: choose another run.name or run.output, or move it \
+                     elsewhere"
+                )))
             }
-            (Opening::Resume, Found::Nothing) => Err(TrainError::NoRun {
-                folder: folder(),
-                missing: CONFIG,
-            }),
-            (Opening::Resume, Found::Other { missing }) => Err(TrainError::NoRun {
-                folder: folder(),
-                missing,
-            }),
+            (Opening::Resume, Found::Nothing) => Err(self.no_run(CONFIG)),
+            (Opening::Resume, Found::Other { missing }) => Err(self.no_run(missing)),
             (Opening::Resume, Found::Run) => {
                 self.same_config(config)?;
-                match self.checkpoints().steps()?.is_empty() {
-                    true => Err(TrainError::NoCheckpoint { folder: folder() }),
-                    false => Ok(()),
-                }
+                self.checkpoints().last().map(drop)
             }
         }
     }
 
-    /// What there is.
-    fn found(&self) -> Result<Found, TrainError> {
+    fn found(&self) -> Result<Found> {
         let entries = match std::fs::read_dir(&self.path) {
             // Not so a symlink that leads nowhere: that may be a disk that is not mounted.
             Err(error)
@@ -162,7 +155,7 @@ impl RunFolder {
     }
 
     /// Whether zoo created the folder: a `run.json` that names its version is there.
-    fn is_marked(&self) -> Result<bool, TrainError> {
+    fn is_marked(&self) -> Result<bool> {
         let path = self.path.join(ABOUT);
         let text = match std::fs::read(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
@@ -174,41 +167,34 @@ impl RunFolder {
 
     /// Whether all that is in the folder was written by zoo, and nothing in it is read by the
     /// config.
-    fn check_removable(&self, config: &Config) -> Result<(), TrainError> {
-        if let Some(file) = self.foreign()? {
-            return Err(TrainError::ForeignFile {
-                folder: self.path.clone(),
-                file,
-            });
-        }
+    fn check_removable(&self, config: &Config) -> Result<()> {
+        Contents::of_run(&self.path)?.check(&self.path)?;
         let folder = self.path.canonicalize();
         let folder = folder.map_err(TrainError::file(&self.path))?;
         for (key, path) in config.files() {
             // What does not exist cannot be lost.
             let read = archive_of(path).canonicalize();
             if read.is_ok_and(|read| read.starts_with(&folder)) {
-                return Err(TrainError::FileOfConfig {
-                    folder: self.path.clone(),
-                    key,
-                    file: path.into(),
-                });
+                return Err(TrainError::Refused(format!(
+                    "{key} is {}, in the run folder {} itself, which is therefore not overwritten\n  \
+                     do: copy it elsewhere and name that file, or begin a run beside it with --set \
+                     run.name=OTHER",
+                    path.display(),
+                    self.path.display()
+                )));
             }
         }
         Ok(())
     }
 
     /// The first file or folder in it that zoo did not write, if there is one.
-    ///
-    /// # Errors
-    ///
-    /// [`TrainError::File`] if the folder cannot be read.
-    pub fn foreign(&self) -> Result<Option<PathBuf>, TrainError> {
+    pub fn foreign(&self) -> Result<Option<PathBuf>> {
         Ok(Contents::of_run(&self.path)?.foreign)
     }
 
     /// Whether the run was made by this config. What changes nothing of what is computed may
     /// differ: where the run is, how long it goes on, and what is shown on the way.
-    fn same_config(&self, config: &Config) -> Result<(), TrainError> {
+    fn same_config(&self, config: &Config) -> Result<()> {
         let then = self.config()?;
         let mut now = config.clone();
         now.run.clone_from(&then.run);
@@ -233,21 +219,18 @@ impl RunFolder {
             })
             .find(|(then, now)| then != now);
         let (then, now) = differing.unwrap_or_default();
-        Err(TrainError::OtherConfig {
-            folder: self.path.clone(),
-            key: section.trim_matches(['[', ']']).to_owned(),
-            then: then.to_owned(),
-            now: now.to_owned(),
-        })
+        Err(TrainError::Refused(format!(
+            "{} was made by another config, and going on would be no continuation; {} differs:\n  \
+             then: {then}\n  now:  {now}\nResume with what it was made by ({}), or begin a new run",
+            self.path.display(),
+            section.trim_matches(['[', ']']),
+            self.path.join(CONFIG).display()
+        )))
     }
 
     /// Takes the folder for learning, if there is a run in it: nobody else may, until this is
     /// dropped. Those who only read ask nobody.
-    ///
-    /// # Errors
-    ///
-    /// [`TrainError::InUse`] if somebody learns there.
-    pub(crate) fn lock(&self) -> Result<Option<Lock>, TrainError> {
+    pub(crate) fn lock(&self) -> Result<Option<Lock>> {
         match self.found()? {
             Found::Run => Lock::take(&self.path).map(Some),
             Found::Nothing | Found::Other { .. } => Ok(None),
@@ -260,9 +243,9 @@ impl RunFolder {
         &self,
         opening: Opening,
         config: &Config,
-        about: &About,
+        about: &Value,
         lock: Option<Lock>,
-    ) -> Result<Lock, TrainError> {
+    ) -> Result<Lock> {
         self.check(opening, config)?;
         files::create_folder(&self.path)?;
         let lock = match lock {
@@ -275,14 +258,13 @@ impl RunFolder {
         // left is known for a run of zoo.
         let contents = Contents::of_run(&self.path)?;
         contents.remove(&self.path, &[CONFIG, ABOUT, LOCK])?;
-        self.describe(&about.to_json())?;
+        self.describe(about)?;
         write_atomic(&self.path.join(CONFIG), config.to_toml().as_bytes())?;
         Ok(lock)
     }
 
-    /// Notes what the run is made with.
-    pub(crate) fn describe(&self, about: &str) -> Result<(), TrainError> {
-        write_atomic(&self.path.join(ABOUT), about.as_bytes())
+    pub(crate) fn describe(&self, about: &Value) -> Result<()> {
+        write_atomic(&self.path.join(ABOUT), format!("{about:#}\n").as_bytes())
     }
 
     /// Where it is.
@@ -295,30 +277,18 @@ impl RunFolder {
         self.path.join(name)
     }
 
-    /// The config it was made by.
-    ///
-    /// # Errors
-    ///
-    /// [`TrainError::Config`] if somebody changed it to something that cannot be.
-    pub fn config(&self) -> Result<Config, TrainError> {
+    /// The config it was made by; an error if somebody changed it to something that cannot be.
+    pub fn config(&self) -> Result<Config> {
         self.config_with(&[])
     }
 
     /// The same with changes.
-    ///
-    /// # Errors
-    ///
-    /// As [`config`](Self::config).
-    pub fn config_with(&self, overrides: &[Override]) -> Result<Config, TrainError> {
+    pub(crate) fn config_with(&self, overrides: &[Override]) -> Result<Config> {
         Ok(Config::read(&self.path.join(CONFIG), overrides)?)
     }
 
     /// What is known about it: a JSON object.
-    ///
-    /// # Errors
-    ///
-    /// [`TrainError::File`] if it is not there.
-    pub fn about(&self) -> Result<serde_json::Value, TrainError> {
+    pub fn about(&self) -> Result<Value> {
         let path = self.path.join(ABOUT);
         let text = std::fs::read_to_string(&path).map_err(TrainError::file(&path))?;
         serde_json::from_str(&text).map_err(TrainError::content(&path))

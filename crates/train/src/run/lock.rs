@@ -1,10 +1,10 @@
 //! One process learns in a folder at a time.
 
 use std::fs::{File, TryLockError};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::Path;
 
-use crate::{TrainError, files};
+use crate::{Result, TrainError, files};
 
 /// The file that is locked. It stays when nobody has it any more: one that is removed could be
 /// locked by two, each by a file of the same name.
@@ -20,18 +20,14 @@ pub(crate) struct Lock {
 }
 
 impl Lock {
-    /// Takes a folder that is there.
-    ///
-    /// # Errors
-    ///
-    /// [`TrainError::InUse`] if another has it, [`TrainError::NotLocked`] if the lock fails for
-    /// another reason than that the filesystem has none.
-    pub(crate) fn take(folder: &Path) -> Result<Self, TrainError> {
+    /// Takes a folder that is there. Fails if another has it, or if the lock fails for another
+    /// reason than that the filesystem has none.
+    pub(crate) fn take(folder: &Path) -> Result<Self> {
         let path = folder.join(LOCK);
-        let mut file = files::open_or_create(&path).map_err(TrainError::file(&path))?;
+        let mut file = files::open_or_create(&path)?;
         let unsupported = checked(file.try_lock(), &path)?;
         let id = format!("{}\n", std::process::id());
-        files::rewrite(&mut file, &path, id.as_bytes()).map_err(TrainError::file(&path))?;
+        files::rewrite(&mut file, &path, id.as_bytes())?;
         Ok(Self {
             _file: file,
             unsupported,
@@ -49,19 +45,27 @@ impl Lock {
 }
 
 /// An error that says that the filesystem has no locks; all others fail.
-fn checked(locked: Result<(), TryLockError>, path: &Path) -> Result<Option<io::Error>, TrainError> {
+fn checked(locked: Result<(), TryLockError>, path: &Path) -> Result<Option<io::Error>> {
     match locked {
         Ok(()) => Ok(None),
-        Err(TryLockError::WouldBlock) => Err(TrainError::InUse {
-            folder: path.parent().unwrap_or(path).into(),
-            process: holder(path),
-        }),
+        Err(TryLockError::WouldBlock) => {
+            let folder = path.parent().unwrap_or(path).display();
+            // Where the system lets others read it.
+            let id = std::fs::read_to_string(path).ok();
+            let id = id.and_then(|text| text.trim().parse::<u32>().ok());
+            let process = id.map_or("another process".to_owned(), |id| format!("process {id}"));
+            Err(TrainError::Refused(format!(
+                "{folder} is being trained by {process}, and two would write over each other\n  \
+                 do: wait for its end, or stop it; --set run.name=OTHER begins a run beside it"
+            )))
+        }
         // Many network filesystems: a run is worth more than its lock.
         Err(TryLockError::Error(error)) if is_unsupported(&error) => Ok(Some(error)),
-        Err(TryLockError::Error(source)) => Err(TrainError::NotLocked {
-            file: path.into(),
-            source,
-        }),
+        Err(TryLockError::Error(error)) => Err(TrainError::Refused(format!(
+            "{} cannot be locked: {error}\n  do: check the disk and the permissions of the file; \
+             --set run.output=FOLDER trains on another disk",
+            path.display()
+        ))),
     }
 }
 
@@ -73,16 +77,7 @@ fn is_unsupported(error: &io::Error) -> bool {
         true => &[37, 524],
         false => &[77],
     };
-    // ENOSYS and EOPNOTSUPP; EINVAL of filesystems in user space.
-    matches!(
-        error.kind(),
-        ErrorKind::Unsupported | ErrorKind::InvalidInput
-    ) || error.raw_os_error().is_some_and(|it| numbers.contains(&it))
-}
-
-/// The process that has it, where the system lets others read that.
-fn holder(path: &Path) -> Option<u32> {
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+    files::is_unsupported(error) || error.raw_os_error().is_some_and(|it| numbers.contains(&it))
 }
 
 #[cfg(test)]

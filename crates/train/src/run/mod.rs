@@ -26,7 +26,7 @@ mod lock;
 mod numbers;
 mod progress;
 
-pub(crate) use self::about::About;
+pub(crate) use self::about::{about, resumed};
 pub(crate) use self::checkpoint::WEIGHTS;
 pub use self::checkpoint::{Checkpoint, Checkpoints};
 pub(crate) use self::folder::Opening;

@@ -8,27 +8,23 @@ use zoo_viz::plot::Scale;
 use zoo_viz::{Better, Curve, Curves};
 
 use super::{RunFolder, write_atomic};
-use crate::TrainError;
 use crate::files::Appender;
+use crate::{Result, TrainError};
 
 const LINES: &str = "metrics.jsonl";
 
 /// The part of what comes after the last step.
 pub(crate) const TEST: &str = "test";
 
-/// Numbers of a step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Row {
     /// `train`, `valid` or `test`.
     pub(crate) part: String,
-    /// After which step.
     pub(crate) step: usize,
-    /// The numbers, by name.
     #[serde(flatten)]
     pub(crate) values: BTreeMap<String, f64>,
 }
 
-/// The numbers of a run so far.
 #[derive(Debug)]
 pub(crate) struct Numbers {
     folder: RunFolder,
@@ -39,7 +35,7 @@ pub(crate) struct Numbers {
 impl Numbers {
     /// Those of a run that begins, or that is gone on with after a step: what came after it is
     /// to come again.
-    pub(crate) fn open(folder: &RunFolder, last_step: usize) -> Result<Self, TrainError> {
+    pub(crate) fn open(folder: &RunFolder, last_step: usize) -> Result<Self> {
         let path = folder.file(LINES);
         let mut rows: Vec<Row> = vec![];
         if last_step > 0 && path.is_file() {
@@ -61,43 +57,45 @@ impl Numbers {
     }
 
     /// Adds a row, at once: a run that is killed keeps it.
-    pub(crate) fn add(&mut self, row: Row) -> Result<(), TrainError> {
+    pub(crate) fn add(&mut self, row: Row) -> Result<()> {
         self.file.append(&line(&row))?;
         self.rows.push(row);
         Ok(())
     }
 
-    /// Writes the tables and the curves.
-    pub(crate) fn finish(&self, metric: Metric) -> Result<(), TrainError> {
+    pub(crate) fn finish(&self, metric: Metric) -> Result<()> {
         for part in ["train", "valid"] {
             let path = self.folder.file(&format!("{part}.csv"));
             write_atomic(&path, self.table(part).as_bytes())?;
         }
-        let loss = Curves {
-            title: "loss".to_owned(),
-            scale: Scale::Log,
-            better: Better::Lower,
-            curves: vec![
-                self.curve("training", "train", "loss"),
-                self.curve("validation", "valid", "loss"),
-            ],
-        };
-        write_atomic(&self.folder.file("loss.svg"), loss.to_svg().as_bytes())?;
-        if metric != Metric::Loss {
-            let word = metric.word();
-            let curves = Curves {
-                title: word.to_owned(),
-                scale: Scale::Linear,
-                better: match metric.less_is_better() {
-                    true => Better::Lower,
-                    false => Better::Higher,
-                },
-                curves: vec![self.curve("validation", "valid", word)],
-            };
-            let path = self.folder.file(&format!("{word}.svg"));
-            write_atomic(&path, curves.to_svg().as_bytes())?;
+        self.draw(Metric::Loss)?;
+        match metric {
+            Metric::Loss => Ok(()),
+            metric => self.draw(metric),
         }
-        Ok(())
+    }
+
+    fn draw(&self, metric: Metric) -> Result<()> {
+        let word = metric.word();
+        let validation = self.curve("validation", "valid", word);
+        let (scale, curves) = match metric {
+            Metric::Loss => {
+                let training = self.curve("training", "train", word);
+                (Scale::Log, vec![training, validation])
+            }
+            _ => (Scale::Linear, vec![validation]),
+        };
+        let curves = Curves {
+            title: word.to_owned(),
+            scale,
+            better: match metric.less_is_better() {
+                true => Better::Lower,
+                false => Better::Higher,
+            },
+            curves,
+        };
+        let path = self.folder.file(&format!("{word}.svg"));
+        write_atomic(&path, curves.to_svg().as_bytes())
     }
 
     fn of<'a>(&'a self, part: &'a str) -> impl Iterator<Item = &'a Row> {

@@ -11,15 +11,11 @@ use crate::learn::{DataFingerprint, Falls, Unshown};
 /// How far a run has come.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(crate) struct Progress {
-    /// Steps that were made.
     pub(crate) step: usize,
-    /// The batch that comes next.
     pub(crate) position: Position,
-    /// What was best so far.
     pub(crate) best: Option<Best>,
     /// Validations without anything better since.
     pub(crate) waited: usize,
-    /// How often the learning rate has fallen.
     pub(crate) falls: Falls,
     /// What the loss is multiplied by.
     pub(crate) scale: Option<ScaleState>,
@@ -29,7 +25,6 @@ pub(crate) struct Progress {
     /// What it is trained with; checkpoints of earlier versions have none.
     #[serde(default)]
     pub(crate) data: Option<DataFingerprint>,
-    /// How long it took, in seconds.
     pub(crate) seconds: f64,
     /// Which parameter the optimizer means by which number.
     pub(crate) parameters: BTreeMap<String, u64>,

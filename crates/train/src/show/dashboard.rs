@@ -24,7 +24,6 @@ pub(super) struct Dashboard {
     interrupter: Interrupter,
     metrics: BTreeMap<&'static str, MetricId>,
     metric: Metric,
-    steps: usize,
     /// What there was to say, to be read when the dashboard is gone.
     lines: Vec<String>,
 }
@@ -36,15 +35,14 @@ impl Dashboard {
             interrupter,
             metrics: BTreeMap::new(),
             metric,
-            steps: 0,
             lines: vec![],
         }
     }
 
-    fn register(&mut self, name: &'static str, unit: Option<&str>, higher_is_better: bool) {
+    fn register(&mut self, name: &'static str, higher_is_better: bool) {
         let id = MetricId::new(Arc::new(name.to_owned()));
         let attributes = NumericAttributes {
-            unit: unit.map(str::to_owned),
+            unit: None,
             higher_is_better,
         };
         if let Some(renderer) = &mut self.renderer {
@@ -82,16 +80,15 @@ impl Dashboard {
     }
 
     pub(super) fn start(&mut self, from: usize, to: usize) {
-        self.steps = to;
         let mut renderer = TuiMetricsRendererWrapper::new(self.interrupter.clone(), None);
         renderer.start_split("train", to);
         self.renderer = Some(renderer);
         self.step(from);
-        self.register("loss", None, false);
-        self.register("learning rate", None, false);
-        self.register("tokens per second", None, true);
+        self.register("loss", false);
+        self.register("learning rate", false);
+        self.register("tokens per second", true);
         if self.metric != Metric::Loss {
-            self.register(self.metric.word(), None, !self.metric.less_is_better());
+            self.register(self.metric.word(), !self.metric.less_is_better());
         }
     }
 
@@ -124,11 +121,13 @@ impl Dashboard {
             }
         }
     }
+}
 
-    pub(super) fn end(&mut self) {
+impl Drop for Dashboard {
+    fn drop(&mut self) {
         // The terminal is given back before anything is printed on it.
         self.renderer = None;
-        for line in std::mem::take(&mut self.lines) {
+        for line in &self.lines {
             print_line(line);
         }
     }

@@ -9,7 +9,6 @@ use crate::Judgement;
 /// Characters that are shown of a text.
 const SHOWN: usize = 100;
 
-/// What there is to say about some steps.
 pub(crate) fn trained(interval: &Interval, last_step: usize) -> String {
     let width = last_step.to_string().len();
     let norm = match interval.norm {
@@ -30,13 +29,8 @@ pub(crate) fn trained(interval: &Interval, last_step: usize) -> String {
 
 /// What there is to say about a validation: its numbers, and some of what the model said.
 pub(crate) fn validated(judgement: &Judgement, is_best: bool) -> Vec<String> {
-    let numbers: Vec<String> = judgement
-        .values()
-        .into_iter()
-        .map(|(metric, value)| format!("{} {}", metric.word(), number(metric, value)))
-        .collect();
     let best = if is_best { "  (the best so far)" } else { "" };
-    let mut lines = vec![format!("  validation: {}{best}", numbers.join("  "))];
+    let mut lines = vec![format!("  validation: {}{best}", values(judgement))];
     for sample in &judgement.samples {
         let said = match &sample.wanted {
             Some(wanted) if *wanted == sample.said => format!("{} (right)", short(&sample.said)),
@@ -46,6 +40,13 @@ pub(crate) fn validated(judgement: &Judgement, is_best: bool) -> Vec<String> {
         lines.push(format!("    {} -> {said}", short(&sample.given)));
     }
     lines
+}
+
+pub(crate) fn values(judgement: &Judgement) -> String {
+    let values = judgement.values().into_iter();
+    let values =
+        values.map(|(metric, value)| format!("{} {}", metric.word(), number(metric, value)));
+    values.collect::<Vec<_>>().join("  ")
 }
 
 /// A number of a metric: shares in percent.

@@ -12,7 +12,7 @@ use zoo_spec::printable_text;
 use self::dashboard::Dashboard;
 use crate::files::Appender;
 use crate::out::print_line;
-use crate::{Judgement, TrainError};
+use crate::{Judgement, Result};
 
 /// Numbers of the steps since they were last shown.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,7 +30,6 @@ pub(crate) struct Interval {
     pub(crate) left: f64,
 }
 
-/// Where a run is shown.
 enum Screen {
     /// Nowhere: for tests, and for programs that show runs in their own way.
     Silent,
@@ -67,7 +66,7 @@ impl Show {
     }
 
     /// Writes to this file from here on, and first what was shown before.
-    pub(crate) fn log_to(&mut self, path: &std::path::Path) -> Result<(), TrainError> {
+    pub(crate) fn log_to(&mut self, path: &std::path::Path) -> Result<()> {
         self.log = Some(Appender::open(path)?);
         for line in std::mem::take(&mut self.before) {
             self.write(&line);
@@ -75,7 +74,6 @@ impl Show {
         Ok(())
     }
 
-    /// A line about what is going on.
     pub(crate) fn note(&mut self, line: &str) {
         let line = printable_text(line);
         match &mut self.screen {
@@ -85,7 +83,6 @@ impl Show {
         self.write(&line);
     }
 
-    /// Training begins after a step and goes on to another.
     pub(crate) fn start(&mut self, from: usize, to: usize) {
         self.last_step = to;
         if let Screen::Dashboard(dashboard) = &mut self.screen {
@@ -93,14 +90,12 @@ impl Show {
         }
     }
 
-    /// A step was made.
     pub(crate) fn step(&mut self, step: usize) {
         if let Screen::Dashboard(dashboard) = &mut self.screen {
             dashboard.step(step);
         }
     }
 
-    /// Numbers of steps.
     pub(crate) fn trained(&mut self, interval: &Interval) {
         let line = line::trained(interval, self.last_step);
         match &mut self.screen {
@@ -110,7 +105,6 @@ impl Show {
         self.write(&line);
     }
 
-    /// How good the model was.
     pub(crate) fn validated(&mut self, judgement: &Judgement, is_best: bool) {
         let lines = line::validated(judgement, is_best);
         if let Screen::Dashboard(dashboard) = &mut self.screen {
@@ -119,13 +113,6 @@ impl Show {
         for line in &lines {
             self.print(line);
             self.write(line);
-        }
-    }
-
-    /// There is nothing more to come.
-    pub(crate) fn end(&mut self) {
-        if let Screen::Dashboard(dashboard) = &mut self.screen {
-            dashboard.end();
         }
     }
 

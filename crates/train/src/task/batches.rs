@@ -4,23 +4,113 @@
 //! sees what it would have seen.
 
 use zoo_config::{BatchBy, Config};
-use zoo_data::{BatchPlan, BatchSize, Batching, DataError, Encoded, Position, Windows};
+use zoo_data::{BatchPlan, BatchSize, Batching, DataError, Encoded, Extent, Position, Windows};
 
-use super::TextWindow;
-use crate::TrainError;
+use super::{TextExample, TextWindow};
+use crate::learn::{Checksum, PartFingerprint};
+use crate::{Result, TrainError};
 
-/// Batches without an end.
-pub trait Batches {
-    /// What they are made of.
+/// A part of the data as tokens: examples, or running text.
+pub(crate) trait Ids {
     type Example;
 
-    /// The batch that comes next.
+    /// The batches to learn from, where `context` is the length of a window of running text.
+    fn batches(
+        self,
+        config: &Config,
+        context: usize,
+    ) -> Result<Box<dyn Batches<Example = Self::Example>>>;
+
+    /// The examples to evaluate with, at most so many.
+    fn examples(self, context: usize, most: Option<usize>) -> Vec<Self::Example>;
+
+    /// How long examples are; nothing for running text.
+    fn extents(&self) -> Vec<Extent> {
+        vec![]
+    }
+
+    /// What tells these data from others.
+    fn fingerprint(&self) -> PartFingerprint;
+}
+
+impl<E: TextExample> Ids for Vec<E> {
+    type Example = E;
+
+    fn batches(self, config: &Config, _: usize) -> Result<Box<dyn Batches<Example = E>>> {
+        let size = match config.training.batch_by {
+            BatchBy::Examples => BatchSize::Examples(config.training.batch_size),
+            BatchBy::Tokens => BatchSize::Tokens(config.training.batch_size),
+        };
+        match Bucketed::new(self, size, config.run.seed) {
+            // With the keys of the config in it.
+            Err(DataError::TooLong {
+                length, longest, ..
+            }) => Err(TrainError::Refused(format!(
+                "an example has {length} tokens, padding counted, and a batch may have \
+                 training.batch_size = {longest}: raise it, or leave long examples out by \
+                 data.max_length"
+            ))),
+            batches => Ok(Box::new(batches?)),
+        }
+    }
+
+    fn examples(mut self, _: usize, most: Option<usize>) -> Self {
+        self.truncate(most.unwrap_or(usize::MAX));
+        self
+    }
+
+    fn extents(&self) -> Vec<Extent> {
+        self.iter().map(Encoded::extent).collect()
+    }
+
+    fn fingerprint(&self) -> PartFingerprint {
+        let [mut inputs, mut targets] = [Checksum::default(), Checksum::default()];
+        for example in self {
+            example.add_to(&mut inputs, &mut targets);
+        }
+        PartFingerprint::new(self.len(), inputs, targets)
+    }
+}
+
+impl Ids for Vec<u32> {
+    type Example = TextWindow;
+
+    fn batches(
+        self,
+        config: &Config,
+        context: usize,
+    ) -> Result<Box<dyn Batches<Example = TextWindow>>> {
+        let size = config.training.batch_size;
+        let rows = match config.training.batch_by {
+            BatchBy::Examples => size,
+            BatchBy::Tokens => (size / context).max(1),
+        };
+        Ok(Box::new(Pieces::new(self, context, rows, config.run.seed)?))
+    }
+
+    fn examples(self, context: usize, most: Option<usize>) -> Vec<TextWindow> {
+        let windows = Windows::new(context, 1, 0);
+        let windows = windows.all(&self).take(most.unwrap_or(usize::MAX));
+        windows.map(TextWindow::from).collect()
+    }
+
+    fn fingerprint(&self) -> PartFingerprint {
+        let mut inputs = Checksum::default();
+        // In pieces: the bytes of all of it would take as much memory again.
+        self.chunks(1 << 16).for_each(|ids| inputs.add(ids));
+        PartFingerprint::new(self.len(), inputs, Checksum::default())
+    }
+}
+
+/// Batches without an end.
+pub(crate) trait Batches {
+    type Example;
+
     fn next(&mut self) -> Vec<Self::Example>;
 
     /// Where that will be.
     fn position(&self) -> Position;
 
-    /// Goes to where a run was.
     fn go_to(&mut self, position: Position);
 
     /// How many batches so many times through all examples are.
@@ -28,7 +118,7 @@ pub trait Batches {
 }
 
 /// Batches of examples of about the same length.
-pub(crate) struct Bucketed<E> {
+struct Bucketed<E> {
     plan: BatchPlan,
     examples: Vec<E>,
     position: Position,
@@ -37,25 +127,6 @@ pub(crate) struct Bucketed<E> {
 }
 
 impl<E: Encoded> Bucketed<E> {
-    /// Batches of the size that a config says.
-    pub(crate) fn of(config: &Config, examples: Vec<E>) -> Result<Self, TrainError> {
-        let size = match config.training.batch_by {
-            BatchBy::Examples => BatchSize::Examples(config.training.batch_size),
-            BatchBy::Tokens => BatchSize::Tokens(config.training.batch_size),
-        };
-        Self::new(examples, size, config.run.seed).map_err(|error| match error {
-            // With the keys of the config in it.
-            DataError::TooLong {
-                length, longest, ..
-            } => TrainError::Refused(format!(
-                "an example has {length} tokens, padding counted, and a batch may have \
-                 training.batch_size = {longest}: raise it, or leave long examples out by \
-                 data.max_length"
-            )),
-            other => other.into(),
-        })
-    }
-
     fn new(examples: Vec<E>, size: BatchSize, seed: u64) -> Result<Self, DataError> {
         let extents = examples.iter().map(Encoded::extent).collect();
         let plan = Batching::new(size, seed).plan(extents)?;
@@ -106,7 +177,7 @@ impl<E: Clone> Batches for Bucketed<E> {
 }
 
 /// Pieces of running text, from anywhere in it.
-pub(crate) struct Pieces {
+struct Pieces {
     windows: Windows,
     text: Vec<u32>,
     /// Tokens of a batch.
@@ -115,16 +186,6 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// Windows of this length, as many in a batch as a config says.
-    pub(crate) fn of(config: &Config, text: Vec<u32>, context: usize) -> Result<Self, DataError> {
-        let size = config.training.batch_size;
-        let rows = match config.training.batch_by {
-            BatchBy::Examples => size,
-            BatchBy::Tokens => (size / context).max(1),
-        };
-        Self::new(text, context, rows, config.run.seed)
-    }
-
     fn new(text: Vec<u32>, context: usize, rows: usize, seed: u64) -> Result<Self, DataError> {
         let windows = Windows::new(context, rows, seed);
         windows.check("training", &text)?;

@@ -4,46 +4,34 @@ use std::marker::PhantomData;
 use std::path::Path;
 
 use burn::tensor::{Device, Tensor, TensorData};
-use zoo_config::{ClassifierSpec, Config, Data, HanSpec, Pooling};
-use zoo_data::metrics::{ConfusionMatrix, Perplexity};
-use zoo_data::{DocumentIds, Labelled, LabelledIds, Labels, LengthRule, Parts, Tokenizer};
+use zoo_config::{ClassifierSpec, Config, Data, HanSpec};
+use zoo_data::metrics::ConfusionMatrix;
+use zoo_data::{DocumentIds, Labelled, LabelledIds, Labels, LengthRule, Tokenizer};
 use zoo_kernels::smoothed_cross_entropy;
 use zoo_models::{Classifier, ClassifierConfig, Documents, Han, HanConfig, ModelError, Tokens};
 use zoo_viz::{Document, Part, Sentence, Word};
 
-use super::texts::{labelled_text, read_labelled, taken};
-use super::tokens::{TOKENIZER, load_labels, one_tokenizer, sentence_rule, shorten};
-use super::{Note, Section, Task, TaskModel, TextExample, add_loss, in_batches};
+use super::tokens::{TOKENIZER, one_tokenizer, sentence_rule, shorten};
+use super::{Logits, Note, Section, Task, TaskModel, TextExample, by_length, penalised};
 use crate::attend::{Seen, maps, not_empty, nothing, written};
-use crate::judge::{Judge, Judgement, Outcome, Sample};
+use crate::evaluate::{Judge, Outcome, Sample};
 use crate::trained::TrainedTask;
-use crate::{DataPart, Source, TrainError, Trained};
+use crate::{DataPart, Result, TrainError, Trained};
+
+const LABELS: &str = "labels.json";
 
 /// Learning to tell the class of a text.
 #[derive(Debug)]
-pub struct Classification<M: ClassificationModel> {
-    section: M::Section,
-    reader: Reader,
+pub(crate) struct Classification<M> {
+    tokenizer: Tokenizer,
+    labels: Labels,
     model: PhantomData<fn() -> M>,
 }
 
-/// What makes tokens of texts, which are of these classes.
-#[derive(Debug)]
-pub struct Reader {
-    tokenizer: Tokenizer,
-    labels: Labels,
-}
-
-/// A model that tells classes.
-pub trait ClassificationModel: TaskModel {
+pub(crate) trait ClassificationModel: TaskModel {
     /// How it reads a text.
     type Example: TextExample;
 
-    /// The model for so many tokens and classes.
-    ///
-    /// # Errors
-    ///
-    /// [`ModelError`] if there is no such model.
     fn init(
         section: &Self::Section,
         vocabulary: usize,
@@ -51,60 +39,28 @@ pub trait ClassificationModel: TaskModel {
         device: &Device,
     ) -> Result<Self, ModelError>;
 
-    /// Tokens that a text may have, if that is limited.
-    fn longest(section: &Self::Section) -> Option<usize>;
-
-    /// Texts as tokens.
-    ///
-    /// # Errors
-    ///
-    /// [`TrainError::Data`]: a class that is not among those to learn from.
     fn encode(
-        reader: &Reader,
+        task: &Classification<Self>,
         config: &Config,
         part: DataPart,
         texts: &[Labelled],
         note: Note<'_>,
-    ) -> Result<Vec<Self::Example>, TrainError>;
+    ) -> Result<Vec<Self::Example>>;
 
-    /// The class of an example.
     fn label(example: &Self::Example) -> usize;
 
-    /// The tokens of an example.
     fn ids(example: &Self::Example) -> Vec<u32>;
 
-    /// What it says of the examples, `[batch, classes]`.
-    ///
-    /// # Errors
-    ///
-    /// [`ModelError`] if one of them is too long.
-    fn logits(&self, examples: &[&Self::Example], device: &Device)
-    -> Result<Tensor<2>, ModelError>;
+    /// What it predicts for the examples, `[batch, classes]`.
+    fn logits(&self, examples: &[&Self::Example], device: &Device) -> Logits<2>;
 
-    /// The logits of a training pass, and what is added to its loss.
-    ///
-    /// # Errors
-    ///
-    /// As [`logits`](Self::logits).
-    fn train_logits(
-        &self,
-        examples: &[&Self::Example],
-        device: &Device,
-    ) -> Result<(Tensor<2>, Option<Tensor<1>>), ModelError> {
-        Ok((self.logits(examples, device)?, None))
-    }
-
-    /// What it says of a text, and where it attends to.
-    ///
-    /// # Errors
-    ///
-    /// [`TrainError`] if the text is too long, or that cannot be drawn.
+    /// What it predicts for a text, and where it attends to.
     fn look(
         &self,
         example: &Self::Example,
-        reader: &Reader,
+        task: &Classification<Self>,
         device: &Device,
-    ) -> Result<(Classified, Vec<Part>), TrainError>;
+    ) -> Result<(Classified, Vec<Part>)>;
 }
 
 impl ClassificationModel for Classifier {
@@ -116,31 +72,24 @@ impl ClassificationModel for Classifier {
         classes: usize,
         device: &Device,
     ) -> Result<Self, ModelError> {
-        let spec = section.clone();
         let config = ClassifierConfig {
             vocabulary,
             classes,
-            spec,
+            spec: section.clone(),
         };
         config.try_init(device)
     }
 
-    fn longest(section: &ClassifierSpec) -> Option<usize> {
-        // The vector that is put before the tokens takes a position, too.
-        let taken = usize::from(section.pooling == Pooling::Cls);
-        let longest = section.positions.longest()?;
-        Some(longest.saturating_sub(taken))
-    }
-
     fn encode(
-        reader: &Reader,
+        task: &Classification<Self>,
         config: &Config,
         part: DataPart,
         texts: &[Labelled],
         note: Note<'_>,
-    ) -> Result<Vec<LabelledIds>, TrainError> {
-        let Reader { tokenizer, labels } = reader;
-        let mut ids = tokenizer.encode_labelled(part.word(), texts, labels)?;
+    ) -> Result<Vec<LabelledIds>> {
+        let mut ids = task
+            .tokenizer
+            .encode_labelled(part.word(), texts, &task.labels)?;
         if let Data::Labelled(data) = &config.data {
             shorten(LengthRule::Shorten, part, &mut ids, data.max_length, note)?;
         }
@@ -155,22 +104,13 @@ impl ClassificationModel for Classifier {
         example.ids.clone()
     }
 
-    fn logits(&self, examples: &[&LabelledIds], device: &Device) -> Result<Tensor<2>, ModelError> {
-        let texts: Vec<&[u32]> = examples.iter().map(|it| it.ids.as_slice()).collect();
-        Ok(self.forward(&Tokens::new(&texts, self.limits(), device)?))
-    }
-
-    fn train_logits(
-        &self,
-        examples: &[&LabelledIds],
-        device: &Device,
-    ) -> Result<(Tensor<2>, Option<Tensor<1>>), ModelError> {
-        let penalty = self.config().spec.entropy_penalty;
-        if penalty == 0.0 {
-            return Ok((self.logits(examples, device)?, None));
-        }
+    fn logits(&self, examples: &[&LabelledIds], device: &Device) -> Logits<2> {
         let texts: Vec<&[u32]> = examples.iter().map(|it| it.ids.as_slice()).collect();
         let tokens = Tokens::new(&texts, self.limits(), device)?;
+        let penalty = self.config().spec.entropy_penalty;
+        if penalty == 0.0 || !device.is_autodiff() {
+            return Ok((self.forward(&tokens), None));
+        }
         let (logits, entropy) = self.forward_with_entropy(&tokens)?;
         Ok((logits, Some(entropy.mul_scalar(penalty))))
     }
@@ -179,12 +119,12 @@ impl ClassificationModel for Classifier {
     fn look(
         &self,
         example: &LabelledIds,
-        reader: &Reader,
+        task: &Classification<Self>,
         device: &Device,
-    ) -> Result<(Classified, Vec<Part>), TrainError> {
+    ) -> Result<(Classified, Vec<Part>)> {
         let tokens = Tokens::new(&[&example.ids], self.limits(), device);
         let look = self.look(&tokens.map_err(TrainError::model("--text"))?);
-        let tokens = written(&reader.tokenizer, &example.ids);
+        let tokens = written(&task.tokenizer, &example.ids);
         let mut positions = tokens.clone();
         if self.cls.is_some() {
             positions.insert(0, "<cls>".to_owned());
@@ -199,7 +139,8 @@ impl ClassificationModel for Classifier {
                 vec![pooling.reshape([1, 1, 1, seq])],
             )?);
         }
-        Ok((reader.classified(look.logits), parts))
+        let logits: Vec<f64> = look.logits.into_data().iter::<f64>().collect();
+        Ok((ranked(&task.labels, &logits), parts))
     }
 }
 
@@ -212,29 +153,25 @@ impl ClassificationModel for Han {
         classes: usize,
         device: &Device,
     ) -> Result<Self, ModelError> {
-        let spec = section.clone();
         let config = HanConfig {
             vocabulary,
             classes,
-            spec,
+            spec: section.clone(),
         };
         config.try_init(device)
     }
 
-    fn longest(_: &HanSpec) -> Option<usize> {
-        None
-    }
-
     fn encode(
-        reader: &Reader,
+        task: &Classification<Self>,
         config: &Config,
         part: DataPart,
         texts: &[Labelled],
         note: Note<'_>,
-    ) -> Result<Vec<DocumentIds>, TrainError> {
-        let Reader { tokenizer, labels } = reader;
+    ) -> Result<Vec<DocumentIds>> {
         let rule = sentence_rule(config);
-        let mut ids = tokenizer.encode_documents(part.word(), texts, labels, rule)?;
+        let mut ids = task
+            .tokenizer
+            .encode_documents(part.word(), texts, &task.labels, rule)?;
         let Data::Labelled(data) = &config.data else {
             return Ok(ids);
         };
@@ -260,41 +197,40 @@ impl ClassificationModel for Han {
         example.sentences.concat()
     }
 
-    fn logits(&self, examples: &[&DocumentIds], device: &Device) -> Result<Tensor<2>, ModelError> {
+    fn logits(&self, examples: &[&DocumentIds], device: &Device) -> Logits<2> {
         let documents: Vec<&[Vec<u32>]> = examples.iter().map(|it| &*it.sentences).collect();
         let documents = Documents::new(&documents, self.limits(), device)?;
-        Ok(self.forward(&documents).logits)
+        Ok((self.forward(&documents).logits, None))
     }
 
-    /// Words and sentences.
     fn look(
         &self,
         example: &DocumentIds,
-        reader: &Reader,
+        task: &Classification<Self>,
         device: &Device,
-    ) -> Result<(Classified, Vec<Part>), TrainError> {
+    ) -> Result<(Classified, Vec<Part>)> {
         let document = &example.sentences;
         let documents = Documents::new(&[document], self.limits(), device);
-        let judged = self.forward(&documents.map_err(TrainError::model("--text"))?);
-        let [_, _, most] = judged.word_weights.dims();
-        let words: Vec<f32> = judged.word_weights.into_data().iter::<f32>().collect();
-        let sentences: Vec<f32> = judged.sentence_weights.into_data().iter::<f32>().collect();
+        let output = self.forward(&documents.map_err(TrainError::model("--text"))?);
+        let [_, _, most] = output.word_weights.dims();
+        let words: Vec<f32> = output.word_weights.into_data().iter::<f32>().collect();
+        let sentences: Vec<f32> = output.sentence_weights.into_data().iter::<f32>().collect();
+        let word = |(text, weight): (String, &f32)| Word {
+            text,
+            weight: *weight,
+        };
         let sentence = |(at, ids): (usize, &Vec<u32>)| {
-            let words = written(&reader.tokenizer, ids)
+            let words = written(&task.tokenizer, ids)
                 .into_iter()
                 .zip(&words[at * most..]);
             Sentence {
                 weight: sentences[at],
-                words: words
-                    .map(|(text, weight)| Word {
-                        text,
-                        weight: *weight,
-                    })
-                    .collect(),
+                words: words.map(word).collect(),
             }
         };
         let shown = document.iter().enumerate().map(sentence).collect();
-        let classified = reader.classified(judged.logits);
+        let logits: Vec<f64> = output.logits.into_data().iter::<f64>().collect();
+        let classified = ranked(&task.labels, &logits);
         let shares = classified.classes.iter();
         let shares = shares.map(|(label, share)| (label.clone(), *share as f32));
         let document = Document::new("Document", shown)?.with_classes(shares.collect());
@@ -308,64 +244,38 @@ impl<M: ClassificationModel> Task for Classification<M> {
     type Ids = Vec<M::Example>;
     type Example = M::Example;
 
-    const UNIT: &'static str = "documents";
-    const FILES: &'static str = "--labelled FILE";
     const USAGE: &'static str = "`zoo classify` tells classes of texts by it";
 
-    fn read(config: &Config, note: Note<'_>) -> Result<Parts<Vec<Labelled>>, TrainError> {
-        read_labelled(config, note)
-    }
-
-    fn read_files(
-        config: &Config,
-        source: &Source,
-        note: Note<'_>,
-    ) -> Result<Option<Vec<Labelled>>, TrainError> {
-        match source {
-            Source::Labelled(path) => taken(labelled_text(config, path).read()?, note).map(Some),
-            _ => Ok(None),
-        }
-    }
-
-    fn size(texts: &Vec<Labelled>) -> usize {
-        texts.len()
-    }
-
-    fn prepare(
-        config: &Config,
-        section: &Section<Self>,
-        train: &Vec<Labelled>,
-    ) -> Result<Self, TrainError> {
+    fn prepare(config: &Config, train: &Vec<Labelled>) -> Result<Self> {
         let labels = Labels::of(train)?;
         let texts = train.iter().map(|example| example.text.as_str());
-        let tokenizer = one_tokenizer(config, texts)?;
         Ok(Self {
-            section: section.clone(),
-            reader: Reader { tokenizer, labels },
+            tokenizer: one_tokenizer(config, texts)?,
+            labels,
             model: PhantomData,
         })
     }
 
-    fn load(section: &Section<Self>, folder: &Path) -> Result<Self, TrainError> {
-        let labels = load_labels(folder)?;
-        let tokenizer = Tokenizer::load(&folder.join(TOKENIZER))?;
+    fn load(folder: &Path) -> Result<Self> {
+        let path = folder.join(LABELS);
+        let text = std::fs::read_to_string(&path).map_err(TrainError::file(&path))?;
         Ok(Self {
-            section: section.clone(),
-            reader: Reader { tokenizer, labels },
+            tokenizer: Tokenizer::load(&folder.join(TOKENIZER))?,
+            labels: serde_json::from_str(&text).map_err(TrainError::content(&path))?,
             model: PhantomData,
         })
     }
 
-    fn tokenizers(&self) -> Vec<(&'static str, &Tokenizer)> {
-        vec![(TOKENIZER, &self.reader.tokenizer)]
-    }
-
-    fn labels(&self) -> Option<&Labels> {
-        Some(&self.reader.labels)
+    fn files(&self) -> Result<Vec<(&'static str, String)>> {
+        let labels = serde_json::to_string_pretty(&self.labels);
+        Ok(vec![
+            (TOKENIZER, self.tokenizer.to_json()?),
+            (LABELS, labels.map_err(TrainError::content(LABELS))?),
+        ])
     }
 
     fn vocabularies(&self) -> (usize, Option<usize>) {
-        (self.reader.tokenizer.vocabulary(), None)
+        (self.tokenizer.vocabulary(), None)
     }
 
     fn encode(
@@ -374,18 +284,13 @@ impl<M: ClassificationModel> Task for Classification<M> {
         part: DataPart,
         texts: &Vec<Labelled>,
         note: Note<'_>,
-    ) -> Result<Vec<M::Example>, TrainError> {
-        M::encode(&self.reader, config, part, texts, note)
+    ) -> Result<Vec<M::Example>> {
+        M::encode(self, config, part, texts, note)
     }
 
-    fn longest(&self) -> Option<usize> {
-        M::longest(&self.section)
-    }
-
-    fn model(&self, device: &Device) -> Result<M, ModelError> {
-        let Reader { tokenizer, labels } = &self.reader;
-        let classes = labels.names().len();
-        M::init(&self.section, tokenizer.vocabulary(), classes, device)
+    fn model(&self, section: &Section<Self>, device: &Device) -> Result<M, ModelError> {
+        let classes = self.labels.names().len();
+        M::init(section, self.tokenizer.vocabulary(), classes, device)
     }
 
     fn loss(
@@ -396,69 +301,40 @@ impl<M: ClassificationModel> Task for Classification<M> {
     ) -> Result<Tensor<1>, ModelError> {
         let rows = examples.len();
         let right: Vec<i64> = examples.iter().map(|it| M::label(it) as i64).collect();
-        let (logits, penalty) = match device.is_autodiff() {
-            true => model.train_logits(examples, device)?,
-            false => (model.logits(examples, device)?, None),
-        };
+        let (logits, penalty) = model.logits(examples, device)?;
         let right = Tensor::from_data(TensorData::new(right, [rows]), &logits.device());
-        let counts = vec![true; rows];
-        let loss = smoothed_cross_entropy(logits, right, &counts, smoothing);
-        Ok(match penalty {
-            Some(penalty) => loss + penalty,
-            None => loss,
-        })
+        let loss = smoothed_cross_entropy(logits, right, &vec![true; rows], smoothing);
+        Ok(penalised(loss, penalty))
     }
 
-    fn evaluate(
+    fn outcome(
         &self,
         model: &M,
         examples: &[M::Example],
         _: &Vec<Labelled>,
         judge: &Judge,
-    ) -> Result<Judgement, TrainError> {
-        let Reader { tokenizer, labels } = &self.reader;
+    ) -> Result<(Outcome, Vec<Sample>)> {
+        let labels = &self.labels;
         let mut matrix = ConfusionMatrix::new(labels.names().iter().map(String::as_str))?;
-        let mut told = vec![0; examples.len()];
-        let mut loss = Perplexity::default();
-        for places in in_batches(examples)? {
-            let rows: Vec<&M::Example> = places.iter().map(|at| &examples[*at]).collect();
-            let classes = model
-                .logits(&rows, &judge.device)
-                .map_err(TrainError::model("validation"))?
-                .argmax(1)
-                .into_data();
-            for (at, class) in places.iter().zip(classes.iter::<i64>()) {
-                told[*at] = class as usize;
-            }
-            add_loss::<Self>(model, &rows, &judge.device, &mut loss)?;
-        }
         let name = |class: usize| labels.name(class).unwrap_or("?").to_owned();
         let mut samples = vec![];
-        for (example, class) in examples.iter().zip(&told) {
+        let logits = all_logits(model, examples, &judge.device, "validation")?;
+        for (example, logits) in examples.iter().zip(logits) {
             let label = M::label(example);
-            matrix.add(label, *class)?;
+            let class = largest(&logits);
+            matrix.add(label, class)?;
             if samples.len() < judge.samples {
                 samples.push(Sample {
-                    given: tokenizer.decode(&M::ids(example))?,
+                    given: self.tokenizer.decode(&M::ids(example))?,
                     wanted: Some(name(label)),
-                    said: name(*class),
+                    said: name(class),
                 });
             }
         }
-        Ok(Judgement {
-            loss,
-            outcome: Outcome::Classes(matrix),
-            samples,
-        })
+        Ok((Outcome::Classes(matrix), samples))
     }
 
-    fn look(
-        &self,
-        model: &M,
-        trained: &Trained,
-        text: &str,
-        _: Option<&str>,
-    ) -> Result<Seen, TrainError> {
+    fn look(&self, model: &M, trained: &Trained, text: &str, _: Option<&str>) -> Result<Seen> {
         let mut cut = vec![];
         let read = self.read_unlabelled(&trained.config, &[text], &mut |note: &str| {
             cut.push(note.to_owned());
@@ -466,7 +342,7 @@ impl<M: ClassificationModel> Task for Classification<M> {
         let example = read.first().ok_or_else(|| nothing("--text"))?;
         not_empty("--text", &M::ids(example))?;
         let device = &trained.opened.device;
-        let (classified, parts) = ClassificationModel::look(model, example, &self.reader, device)?;
+        let (classified, parts) = ClassificationModel::look(model, example, self, device)?;
         let share = classified.classes.first().map_or(0.0, |(_, share)| *share);
         let told = format!("taken for {}, {:.1}%", classified.label(), 100.0 * share);
         let mut notes = vec![told];
@@ -486,12 +362,28 @@ impl<M: ClassificationModel> Classification<M> {
         config: &Config,
         texts: &[&str],
         note: Note<'_>,
-    ) -> Result<Vec<M::Example>, TrainError> {
+    ) -> Result<Vec<M::Example>> {
         // Examples have a class, which nobody looks at here.
-        let any = self.reader.labels.name(0).unwrap_or_default();
+        let any = self.labels.name(0).unwrap_or_default();
         let texts: Vec<Labelled> = texts.iter().map(|text| Labelled::new(any, *text)).collect();
-        M::encode(&self.reader, config, DataPart::Test, &texts, note)
+        M::encode(self, config, DataPart::Test, &texts, note)
     }
+}
+
+fn all_logits<M: ClassificationModel>(
+    model: &M,
+    examples: &[M::Example],
+    device: &Device,
+    what: &str,
+) -> Result<Vec<Vec<f64>>> {
+    by_length(examples, |rows| {
+        let (logits, _) = model
+            .logits(rows, device)
+            .map_err(TrainError::model(what))?;
+        let [_, classes] = logits.dims();
+        let logits: Vec<f64> = logits.into_data().iter::<f64>().collect();
+        Ok(logits.chunks(classes).map(<[f64]>::to_vec).collect())
+    })
 }
 
 /// What classes a text may be of.
@@ -508,19 +400,14 @@ impl Classified {
     }
 }
 
-/// A trained model that tells classes.
-pub trait Classifies {
+pub(crate) trait Classifies {
     /// The classes of texts, in their order. Texts are shortened as those that were learned from.
-    ///
-    /// # Errors
-    ///
-    /// [`TrainError::Model`] if a text is too long for the model.
     fn classify(
         &self,
         trained: &Trained,
         texts: &[&str],
         note: Note<'_>,
-    ) -> Result<Vec<Classified>, TrainError>;
+    ) -> Result<Vec<Classified>>;
 }
 
 impl<M: ClassificationModel> Classifies for TrainedTask<Classification<M>> {
@@ -529,30 +416,18 @@ impl<M: ClassificationModel> Classifies for TrainedTask<Classification<M>> {
         trained: &Trained,
         texts: &[&str],
         note: Note<'_>,
-    ) -> Result<Vec<Classified>, TrainError> {
+    ) -> Result<Vec<Classified>> {
         let examples = self.task.read_unlabelled(&trained.config, texts, note)?;
-        let mut said = vec![vec![]; examples.len()];
-        for places in in_batches(&examples)? {
-            let rows: Vec<&M::Example> = places.iter().map(|at| &examples[*at]).collect();
-            let logits = self.model.logits(&rows, &trained.opened.device);
-            let data = logits.map_err(TrainError::model("text"))?.into_data();
-            let numbers: Vec<f64> = data.iter::<f64>().collect();
-            let classes = numbers.len() / rows.len();
-            for (at, row) in places.iter().zip(numbers.chunks(classes)) {
-                said[*at] = row.to_vec();
-            }
-        }
-        let labels = &self.task.reader.labels;
-        Ok(said.iter().map(|logits| ranked(labels, logits)).collect())
+        let logits = all_logits(&self.model, &examples, &trained.opened.device, "text")?;
+        let labels = &self.task.labels;
+        Ok(logits.iter().map(|logits| ranked(labels, logits)).collect())
     }
 }
 
-impl Reader {
-    /// What the logits of one text say, `[1, classes]`.
-    fn classified(&self, logits: Tensor<2>) -> Classified {
-        let logits: Vec<f64> = logits.into_data().iter::<f64>().collect();
-        ranked(&self.labels, &logits)
-    }
+/// The index of the largest logit; of equals, the first.
+fn largest(logits: &[f64]) -> usize {
+    let order = |a: &usize, b: &usize| logits[*a].total_cmp(&logits[*b]);
+    (0..logits.len()).rev().max_by(order).unwrap_or(0)
 }
 
 /// Every class with its probability, the likeliest first; of equals, the first.
@@ -573,8 +448,10 @@ mod tests {
     #[test]
     fn probabilities_sum_to_one_and_the_likeliest_is_first() {
         let labels = Labels::of(&[Labelled::new("a", ""), Labelled::new("b", "")]).unwrap();
-        let said = ranked(&labels, &[1000.0, 1000.0 + 3_f64.ln()]);
-        assert_eq!(said.label(), "b");
+        let logits = [1000.0, 1000.0 + 3_f64.ln()];
+        let said = ranked(&labels, &logits);
+        assert_eq!((said.label(), largest(&logits)), ("b", 1));
+        assert_eq!(largest(&[0.5, 2.0, 2.0, 1.0]), 1, "the first of equals");
         let shares: Vec<f64> = said.classes.iter().map(|(_, share)| *share).collect();
         assert!((shares[0] - 0.75).abs() < 1e-12 && (shares[1] - 0.25).abs() < 1e-12);
     }

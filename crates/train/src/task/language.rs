@@ -4,22 +4,19 @@ use std::path::Path;
 
 use burn::tensor::{Device, Tensor};
 use zoo_config::{Config, GptSpec};
-use zoo_data::metrics::Perplexity;
-use zoo_data::{Parts, Tokenizer, plain_text};
+use zoo_data::Tokenizer;
 use zoo_models::{Gpt, GptConfig, ModelError, Tokens, generate, token_loss};
 
-use super::texts::read_plain;
 use super::tokens::{TOKENIZER, one_tokenizer};
-use super::{Note, ROWS, Task, TextWindow, add_loss};
+use super::{Note, Task, TextWindow};
 use crate::attend::{Seen, maps, not_empty, written};
-use crate::judge::{Judge, Judgement, Outcome, Sample};
+use crate::evaluate::{Judge, Outcome, Sample};
 use crate::trained::TrainedTask;
-use crate::{DataPart, Source, TrainError, Trained};
+use crate::{DataPart, Result, TrainError, Trained};
 
 /// Learning to predict the next token of running text.
 #[derive(Debug)]
-pub struct LanguageModelling {
-    section: GptSpec,
+pub(crate) struct LanguageModelling {
     pub(crate) tokenizer: Tokenizer,
 }
 
@@ -29,65 +26,34 @@ impl Task for LanguageModelling {
     type Ids = Vec<u32>;
     type Example = TextWindow;
 
-    const UNIT: &'static str = "characters";
-    const FILES: &'static str = "--text FILE";
     const USAGE: &'static str = "`zoo generate` goes on with a text by it";
 
-    fn read(config: &Config, note: Note<'_>) -> Result<Parts<String>, TrainError> {
-        read_plain(config, note)
+    fn prepare(config: &Config, train: &String) -> Result<Self> {
+        let tokenizer = one_tokenizer(config, std::iter::once(train.as_str()))?;
+        Ok(Self { tokenizer })
     }
 
-    fn read_files(_: &Config, source: &Source, _: Note<'_>) -> Result<Option<String>, TrainError> {
-        match source {
-            Source::Plain(path) => Ok(Some(plain_text(path)?)),
-            _ => Ok(None),
-        }
+    fn load(folder: &Path) -> Result<Self> {
+        let tokenizer = Tokenizer::load(&folder.join(TOKENIZER))?;
+        Ok(Self { tokenizer })
     }
 
-    fn size(text: &String) -> usize {
-        text.chars().count()
-    }
-
-    fn prepare(config: &Config, section: &GptSpec, train: &String) -> Result<Self, TrainError> {
-        Ok(Self {
-            section: section.clone(),
-            tokenizer: one_tokenizer(config, std::iter::once(train.as_str()))?,
-        })
-    }
-
-    fn load(section: &GptSpec, folder: &Path) -> Result<Self, TrainError> {
-        Ok(Self {
-            section: section.clone(),
-            tokenizer: Tokenizer::load(&folder.join(TOKENIZER))?,
-        })
-    }
-
-    fn tokenizers(&self) -> Vec<(&'static str, &Tokenizer)> {
-        vec![(TOKENIZER, &self.tokenizer)]
+    fn files(&self) -> Result<Vec<(&'static str, String)>> {
+        Ok(vec![(TOKENIZER, self.tokenizer.to_json()?)])
     }
 
     fn vocabularies(&self) -> (usize, Option<usize>) {
         (self.tokenizer.vocabulary(), None)
     }
 
-    fn encode(
-        &self,
-        _: &Config,
-        _: DataPart,
-        text: &String,
-        _: Note<'_>,
-    ) -> Result<Vec<u32>, TrainError> {
+    fn encode(&self, _: &Config, _: DataPart, text: &String, _: Note<'_>) -> Result<Vec<u32>> {
         Ok(self.tokenizer.encode(text)?)
     }
 
-    fn context(&self) -> usize {
-        self.section.context
-    }
-
-    fn model(&self, device: &Device) -> Result<Gpt, ModelError> {
+    fn model(&self, section: &GptSpec, device: &Device) -> Result<Gpt, ModelError> {
         let config = GptConfig {
             vocabulary: self.tokenizer.vocabulary(),
-            spec: self.section.clone(),
+            spec: section.clone(),
         };
         config.try_init(device)
     }
@@ -110,56 +76,35 @@ impl Task for LanguageModelling {
         Ok(token_loss(logits, &wanted, smoothing) + entropy.mul_scalar(penalty))
     }
 
-    fn evaluate(
+    fn outcome(
         &self,
         model: &Gpt,
         examples: &[TextWindow],
         _: &String,
         judge: &Judge,
-    ) -> Result<Judgement, TrainError> {
-        let mut loss = Perplexity::default();
-        for windows in examples.chunks(ROWS) {
-            let windows: Vec<&TextWindow> = windows.iter().collect();
-            add_loss::<Self>(model, &windows, &judge.device, &mut loss)?;
-        }
-        let samples = match (&judge.generate, examples.first()) {
-            (Some(config), Some(first)) if judge.samples > 0 => {
-                // The first few tokens of what it has not seen, to be continued.
-                let given = &first.input[..first.input.len().min(16)];
-                let prompts = vec![given; judge.samples];
-                let texts = model
-                    .start(prompts.len())
-                    .and_then(|state| generate(model, state, &prompts, config))
-                    .map_err(TrainError::model("decoding"))?;
-                let best = texts
-                    .into_iter()
-                    .filter_map(|texts| texts.into_iter().next());
-                let sample = |tokens: Vec<u32>| {
-                    Ok::<_, TrainError>(Sample {
-                        given: self.tokenizer.decode(given)?,
-                        wanted: None,
-                        said: self.tokenizer.decode(&tokens)?,
-                    })
-                };
-                best.map(|text| sample(text.tokens))
-                    .collect::<Result<_, _>>()?
+    ) -> Result<(Outcome, Vec<Sample>)> {
+        let mut samples = vec![];
+        if let (Some(config), Some(first), 1..) = (&judge.generate, examples.first(), judge.samples)
+        {
+            // The first few tokens of what it has not seen, to be continued.
+            let given = &first.input[..first.input.len().min(16)];
+            let prompts = vec![given; judge.samples];
+            let texts = model
+                .start(prompts.len())
+                .and_then(|state| generate(model, state, &prompts, config))
+                .map_err(TrainError::model("decoding"))?;
+            for best in texts.iter().filter_map(|texts| texts.first()) {
+                samples.push(Sample {
+                    given: self.tokenizer.decode(given)?,
+                    wanted: None,
+                    said: self.tokenizer.decode(&best.tokens)?,
+                });
             }
-            _ => vec![],
-        };
-        Ok(Judgement {
-            loss,
-            outcome: Outcome::Continuation,
-            samples,
-        })
+        }
+        Ok((Outcome::Continuation, samples))
     }
 
-    fn look(
-        &self,
-        model: &Gpt,
-        trained: &Trained,
-        text: &str,
-        _: Option<&str>,
-    ) -> Result<Seen, TrainError> {
+    fn look(&self, model: &Gpt, trained: &Trained, text: &str, _: Option<&str>) -> Result<Seen> {
         let ids = self.tokenizer.encode(text)?;
         not_empty("--text", &ids)?;
         let tokens = Tokens::new(&[&ids], model.limits(), &trained.opened.device);

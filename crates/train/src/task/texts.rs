@@ -1,5 +1,6 @@
 //! What the config's `[data]` says to learn from, as texts in three parts.
 
+use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
 use zoo_config::{Config, Data, Files, Format};
@@ -8,19 +9,33 @@ use zoo_data::{
     DataError, Labelled, LabelledText, Pair, ParallelText, Parts, Read, Split, plain_text,
 };
 
-use super::{Note, Task, other_data};
-use crate::TrainError;
+use super::Note;
+use crate::{Result, Source, TrainError};
+
+/// A part of the data as texts.
+pub(crate) trait Texts: Debug + Default + Sync {
+    /// What they are counted in.
+    const UNIT: &'static str;
+    /// The flags of `zoo eval` for texts of other files.
+    const FILES: &'static str;
+
+    /// Reads or generates the texts of a config.
+    fn read(config: &Config, note: Note<'_>) -> Result<Parts<Self>>;
+
+    /// Reads texts of other files; nothing if they are for another task.
+    fn read_files(config: &Config, source: &Source, note: Note<'_>) -> Result<Option<Self>>;
+
+    /// How many examples or characters there are.
+    fn size(&self) -> usize;
+}
 
 /// Reads or generates the texts of a config, and says how many there are.
-pub(crate) fn read_texts<T: Task>(
-    config: &Config,
-    note: Note<'_>,
-) -> Result<Parts<T::Texts>, TrainError> {
+pub(crate) fn read_texts<T: Texts>(config: &Config, note: Note<'_>) -> Result<Parts<T>> {
     let parts = T::read(config, note)?;
     let sizes = [
-        (T::size(&parts.train), "to learn from"),
-        (T::size(&parts.valid), "to validate with"),
-        (T::size(&parts.test), "to test with"),
+        (parts.train.size(), "to learn from"),
+        (parts.valid.size(), "to validate with"),
+        (parts.test.size(), "to test with"),
     ];
     let some = sizes.into_iter().filter(|(count, _)| *count > 0);
     let sizes: Vec<String> = some.map(|(count, to)| format!("{count} {to}")).collect();
@@ -28,63 +43,105 @@ pub(crate) fn read_texts<T: Task>(
     Ok(parts)
 }
 
-/// Texts, and what is to be made of them.
-pub(super) fn read_pairs(config: &Config, note: Note<'_>) -> Result<Parts<Vec<Pair>>, TrainError> {
-    let seed = config.run.seed;
-    Ok(match &config.data {
-        Data::Copy(data) => Arrangement::Copy.generate(data, seed)?,
-        Data::Reverse(data) => Arrangement::Reverse.generate(data, seed)?,
-        Data::Sort(data) => Arrangement::Sort.generate(data, seed)?,
-        Data::Dates(data) => data.generate(seed)?,
-        Data::Recall(data) => data.generate(seed)?,
-        Data::Phrases(data) => data.generate(seed)?,
-        Data::Parallel(data) => parallel(data, seed, note)?,
-        _ => return Err(other_data(config)),
-    })
-}
+impl Texts for Vec<Pair> {
+    const UNIT: &'static str = "pairs";
+    const FILES: &'static str = "--source FILE with --target FILE";
 
-/// Texts, and their classes.
-pub(super) fn read_labelled(
-    config: &Config,
-    note: Note<'_>,
-) -> Result<Parts<Vec<Labelled>>, TrainError> {
-    let seed = config.run.seed;
-    match &config.data {
-        Data::ListOps(data) => Ok(data.generate(seed)?),
-        Data::Documents(data) => {
-            let labelled =
-                |part: Vec<MarkedDocument>| part.iter().map(MarkedDocument::to_labelled).collect();
-            Ok(data.generate(seed)?.map(labelled))
+    fn read(config: &Config, note: Note<'_>) -> Result<Parts<Self>> {
+        let seed = config.run.seed;
+        Ok(match &config.data {
+            Data::Copy(data) => Arrangement::Copy.generate(data, seed)?,
+            Data::Reverse(data) => Arrangement::Reverse.generate(data, seed)?,
+            Data::Sort(data) => Arrangement::Sort.generate(data, seed)?,
+            Data::Dates(data) => data.generate(seed)?,
+            Data::Recall(data) => data.generate(seed)?,
+            Data::Phrases(data) => data.generate(seed)?,
+            Data::Parallel(data) => parallel(data, seed, note)?,
+            _ => return Err(other_data(config)),
+        })
+    }
+
+    fn read_files(_: &Config, source: &Source, note: Note<'_>) -> Result<Option<Self>> {
+        match source {
+            Source::Parallel(source, target) => {
+                let read = ParallelText::files(source, target).read()?;
+                Ok(Some(examples(read, note)))
+            }
+            _ => Ok(None),
         }
-        Data::Labelled(data) => labelled(data, seed, note),
-        _ => Err(other_data(config)),
+    }
+
+    fn size(&self) -> usize {
+        self.len()
     }
 }
 
-/// Text that is to be continued.
-pub(super) fn read_plain(config: &Config, note: Note<'_>) -> Result<Parts<String>, TrainError> {
-    let Data::Plain(data) = &config.data else {
-        return Err(other_data(config));
-    };
-    let mut read = |path: &PathBuf| -> Result<String, TrainError> {
-        let text = plain_text(path)?;
-        let count = text.chars().count();
-        note(&format!("{}: {count} characters", path.display()));
-        Ok(text)
-    };
-    let train = read(&data.train)?;
-    let valid = data.valid.as_ref().map(&mut read).transpose()?;
-    let test = data.test.as_ref().map(&mut read).transpose()?;
-    let split = split_of(data.valid_share, data.test_share, 0);
-    joined(split, train, valid, test, |split, text| split.text(&text))
+impl Texts for Vec<Labelled> {
+    const UNIT: &'static str = "documents";
+    const FILES: &'static str = "--labelled FILE";
+
+    fn read(config: &Config, note: Note<'_>) -> Result<Parts<Self>> {
+        let seed = config.run.seed;
+        match &config.data {
+            Data::ListOps(data) => Ok(data.generate(seed)?),
+            Data::Documents(data) => {
+                let labelled = |part: Vec<MarkedDocument>| {
+                    part.iter().map(MarkedDocument::to_labelled).collect()
+                };
+                Ok(data.generate(seed)?.map(labelled))
+            }
+            Data::Labelled(data) => labelled(data, seed, note),
+            _ => Err(other_data(config)),
+        }
+    }
+
+    fn read_files(config: &Config, source: &Source, note: Note<'_>) -> Result<Option<Self>> {
+        match source {
+            Source::Labelled(path) => {
+                let read = labelled_text(config, path).read()?;
+                Ok(Some(examples(read, note)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn size(&self) -> usize {
+        self.len()
+    }
 }
 
-fn parallel(
-    data: &zoo_config::Parallel,
-    seed: u64,
-    note: Note<'_>,
-) -> Result<Parts<Vec<Pair>>, TrainError> {
-    let mut read = |files: &Files| -> Result<Vec<Pair>, TrainError> {
+impl Texts for String {
+    const UNIT: &'static str = "characters";
+    const FILES: &'static str = "--text FILE";
+
+    fn read(config: &Config, note: Note<'_>) -> Result<Parts<Self>> {
+        let Data::Plain(data) = &config.data else {
+            return Err(other_data(config));
+        };
+        let files = (&data.train, &data.valid, &data.test);
+        let split = split_of(data.valid_share, data.test_share, 0);
+        let read = |path: &PathBuf| -> Result<String> {
+            let text = plain_text(path)?;
+            note(&format!("{}: {} characters", path.display(), text.size()));
+            Ok(text)
+        };
+        parts(files, &split, read, |split, text| split.text(&text))
+    }
+
+    fn read_files(_: &Config, source: &Source, _: Note<'_>) -> Result<Option<Self>> {
+        match source {
+            Source::Plain(path) => Ok(Some(plain_text(path)?)),
+            _ => Ok(None),
+        }
+    }
+
+    fn size(&self) -> usize {
+        self.chars().count()
+    }
+}
+
+fn parallel(data: &zoo_config::Parallel, seed: u64, note: Note<'_>) -> Result<Parts<Vec<Pair>>> {
+    let read = |files: &Files| -> Result<Vec<Pair>> {
         let text = match files {
             Files::Two([source, target]) => ParallelText::files(source, target),
             Files::One(path) => {
@@ -95,40 +152,42 @@ fn parallel(
                 ParallelText::tsv_columns(path, source, target)
             }
         };
-        taken(text.with_allowed_bad(data.allowed_bad).read()?, note)
+        let read = text.with_allowed_bad(data.allowed_bad).read()?;
+        Ok(examples(read, note))
     };
-    let mut train = read(&data.train)?;
-    let valid = data.valid.as_ref().map(&mut read).transpose()?;
-    let test = data.test.as_ref().map(&mut read).transpose()?;
-    train.truncate(data.max_examples.unwrap_or(usize::MAX));
+    let files = (&data.train, &data.valid, &data.test);
     let split = split_of(data.valid_share, data.test_share, seed);
-    joined(split, train, valid, test, Split::examples)
+    parts(files, &split, read, |split, mut train| {
+        train.truncate(data.max_examples.unwrap_or(usize::MAX));
+        split.examples(train)
+    })
 }
 
 fn labelled(
     data: &zoo_config::Labelled,
     seed: u64,
     note: Note<'_>,
-) -> Result<Parts<Vec<Labelled>>, TrainError> {
-    let mut read = |path: &PathBuf| -> Result<Vec<Labelled>, TrainError> {
+) -> Result<Parts<Vec<Labelled>>> {
+    let read = |path: &PathBuf| -> Result<Vec<Labelled>> {
         let text = labelled_file(data, format_of(data.format, path), path);
-        taken(text.with_allowed_bad(data.allowed_bad).read()?, note)
+        let read = text.with_allowed_bad(data.allowed_bad).read()?;
+        Ok(examples(read, note))
     };
-    let mut train = read(&data.train)?;
-    let valid = data.valid.as_ref().map(&mut read).transpose()?;
-    let test = data.test.as_ref().map(&mut read).transpose()?;
-    if let Some(most) = data.max_examples.filter(|most| *most < train.len()) {
-        // Files are often sorted by class: the first ones would all be of one.
-        let share = 1.0 - most as f64 / train.len() as f64;
-        train = Split::new(share, seed).labelled(train)?.train;
-    }
+    let files = (&data.train, &data.valid, &data.test);
     let split = split_of(data.valid_share, data.test_share, seed);
-    joined(split, train, valid, test, Split::labelled)
+    parts(files, &split, read, |split, mut train| {
+        if let Some(most) = data.max_examples.filter(|most| *most < train.len()) {
+            // Files are often sorted by class: the first ones would all be of one.
+            let share = 1.0 - most as f64 / train.len() as f64;
+            train = Split::new(share, seed).labelled(train)?.train;
+        }
+        split.labelled(train)
+    })
 }
 
 /// Another file of texts with their classes: in the format that its name says, or else in that
 /// of the config's own, and in their fields.
-pub(super) fn labelled_text(config: &Config, path: &Path) -> LabelledText {
+fn labelled_text(config: &Config, path: &Path) -> LabelledText {
     let usual = zoo_config::Labelled::default();
     let data = match &config.data {
         Data::Labelled(data) => data,
@@ -166,28 +225,39 @@ fn format_of(format: Format, path: &Path) -> Format {
     }
 }
 
-/// What was read, of which a line is said.
-pub(super) fn taken<T>(read: Read<T>, note: Note<'_>) -> Result<Vec<T>, TrainError> {
+/// The examples of a file, of which a line is said.
+fn examples<T>(read: Read<T>, note: Note<'_>) -> Vec<T> {
     note(&read.report.to_string());
-    Ok(read.examples)
+    read.examples
+}
+
+/// Reads the files of the parts there are for themselves, and splits the others from the first.
+fn parts<F, T>(
+    (train, valid, test): (&F, &Option<F>, &Option<F>),
+    split: &Split,
+    mut read: impl FnMut(&F) -> Result<T>,
+    cut: impl FnOnce(&Split, T) -> Result<Parts<T>, DataError>,
+) -> Result<Parts<T>> {
+    let train = read(train)?;
+    let valid = valid.as_ref().map(&mut read).transpose()?;
+    let test = test.as_ref().map(&mut read).transpose()?;
+    let parts = cut(split, train)?;
+    Ok(Parts {
+        train: parts.train,
+        valid: valid.unwrap_or(parts.valid),
+        test: test.unwrap_or(parts.test),
+    })
 }
 
 fn split_of(valid: Option<f64>, test: Option<f64>, seed: u64) -> Split {
     Split::new(valid.unwrap_or(0.0), seed).with_test(test.unwrap_or(0.0))
 }
 
-/// What is given as a part is that part; the rest is split.
-fn joined<T>(
-    split: Split,
-    train: T,
-    valid: Option<T>,
-    test: Option<T>,
-    cut: impl FnOnce(&Split, T) -> Result<Parts<T>, DataError>,
-) -> Result<Parts<T>, TrainError> {
-    let parts = cut(&split, train)?;
-    Ok(Parts {
-        train: parts.train,
-        valid: valid.unwrap_or(parts.valid),
-        test: test.unwrap_or(parts.test),
-    })
+/// The error for data of another task: a config that was read has none.
+fn other_data(config: &Config) -> TrainError {
+    TrainError::Refused(format!(
+        "a {} cannot be trained with data.kind = \"{}\"",
+        config.model.word(),
+        config.data.word()
+    ))
 }

@@ -1,21 +1,15 @@
 //! What makes tokens of a run's texts, learned or loaded, and stored in the run's folder.
 
-use std::path::Path;
-
 use zoo_config::{Config, Data, Files, Sentences, Tokenizer as Said, Vocabulary, WordRule};
-use zoo_data::{Encoded, Labels, LengthRule, Pair, PairTokenizers, Tokenizer, TokenizerConfig};
+use zoo_data::{Encoded, LengthRule, Pair, PairTokenizers, Tokenizer, TokenizerConfig};
 
 use super::Note;
-use crate::{DataPart, TrainError};
+use crate::{DataPart, Result};
 
 pub(super) const TOKENIZER: &str = "tokenizer.json";
-pub(super) const LABELS: &str = "labels.json";
 
 /// Tokenizers of pairs that are learned from these, or loaded, as the config says.
-pub(super) fn pair_tokenizers(
-    config: &Config,
-    train: &[Pair],
-) -> Result<PairTokenizers, TrainError> {
+pub(super) fn pair_tokenizers(config: &Config, train: &[Pair]) -> Result<PairTokenizers> {
     let learned = tokenizer_config(&config.tokenizer);
     Ok(match (config.tokenizer.load(), config.vocabulary()) {
         (Some(Files::Two([source, target])), _) => PairTokenizers::Separate {
@@ -32,19 +26,12 @@ pub(super) fn pair_tokenizers(
 pub(super) fn one_tokenizer<'a>(
     config: &Config,
     texts: impl Iterator<Item = &'a str>,
-) -> Result<Tokenizer, TrainError> {
+) -> Result<Tokenizer> {
     Ok(match config.tokenizer.load() {
         Some(Files::One(path)) => Tokenizer::load(path)?,
         Some(Files::Two([path, _])) => Tokenizer::load(path)?,
         None => tokenizer_config(&config.tokenizer).train(texts)?,
     })
-}
-
-/// The classes of a run's folder.
-pub(super) fn load_labels(folder: &Path) -> Result<Labels, TrainError> {
-    let path = folder.join(LABELS);
-    let text = std::fs::read_to_string(&path).map_err(TrainError::file(&path))?;
-    serde_json::from_str(&text).map_err(TrainError::content(&path))
 }
 
 /// Where sentences of the config's documents end.
@@ -63,7 +50,7 @@ pub(super) fn shorten<T: Encoded>(
     examples: &mut Vec<T>,
     longest: Option<usize>,
     note: Note<'_>,
-) -> Result<(), TrainError> {
+) -> Result<()> {
     let Some(longest) = longest.filter(|_| !examples.is_empty()) else {
         return Ok(());
     };

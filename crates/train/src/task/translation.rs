@@ -6,84 +6,48 @@ use std::path::Path;
 use burn::tensor::{Device, Tensor};
 use zoo_attention::next_seed;
 use zoo_config::{Config, Data, Seq2SeqSpec, TransformerSpec};
-use zoo_data::metrics::{Accuracy, Chrf, CorpusMetric, Perplexity};
-use zoo_data::{
-    BEGIN, END, LengthRule, Pair, PairIds, PairTokenizers, ParallelText, Parts, Tokenizer, UNKNOWN,
-};
+use zoo_data::metrics::{Accuracy, Chrf, CorpusMetric};
+use zoo_data::{BEGIN, END, LengthRule, Pair, PairIds, PairTokenizers, UNKNOWN};
 use zoo_models::{
-    GenerateConfig, Generated, Limits, ModelError, Seq2Seq, Seq2SeqConfig, Stop, Tokens,
-    Transformer, TransformerConfig, generate, token_loss,
+    GenerateConfig, Generated, Generative, Limits, ModelError, Seq2Seq, Seq2SeqConfig, Stop,
+    Tokens, Transformer, TransformerConfig, generate, token_loss,
 };
 use zoo_viz::{Alignment, Part, PictureError};
 
-use super::texts::{read_pairs, taken};
 use super::tokens::{pair_tokenizers, shorten};
-use super::{Note, ROWS, Section, Task, TaskModel, add_loss, in_batches};
+use super::{Logits, Note, Section, Task, TaskModel, by_length, penalised};
 use crate::attend::{Seen, maps, matrix, not_empty, written};
+use crate::evaluate::{Judge, Outcome, Sample};
 use crate::generate::{decoding, generate_config};
-use crate::judge::{Judge, Judgement, Outcome, Sample};
 use crate::trained::TrainedTask;
-use crate::{DataPart, Source, TrainError, Trained};
+use crate::{DataPart, Result, TrainError, Trained};
 
 /// Learning to write a text for a text: translation, and everything that has its form.
 #[derive(Debug)]
-pub struct Translation<M: TranslationModel> {
-    section: M::Section,
+pub(crate) struct Translation<M> {
     tokenizers: PairTokenizers,
     model: PhantomData<fn() -> M>,
 }
 
-/// A model that reads a source and writes a target.
-pub trait TranslationModel: TaskModel {
-    /// The model for two vocabularies of these sizes.
-    ///
-    /// # Errors
-    ///
-    /// [`ModelError`] if there is no such model.
+pub(crate) trait TranslationModel: TaskModel + Generative {
+    /// The model for vocabularies of a source and a target.
     fn init(
         section: &Self::Section,
-        source: usize,
-        target: usize,
+        vocabularies: [usize; 2],
         device: &Device,
     ) -> Result<Self, ModelError>;
-
-    /// Tokens that an example may have, if that is limited.
-    fn longest(section: &Self::Section) -> Option<usize>;
 
     /// What it takes as source and as target.
     fn limits(&self) -> [Limits; 2];
 
     /// What it predicts for each token of a target, `[batch, target, vocabulary]`.
-    fn logits(&self, source: &Tokens, target: &Tokens) -> Tensor<3>;
+    fn logits(&self, source: &Tokens, target: &Tokens, is_training: bool) -> Logits<3>;
 
-    /// The logits of a training pass, and what is added to its loss.
-    ///
-    /// # Errors
-    ///
-    /// [`ModelError`] if there is no such addition for the model's mechanisms.
-    fn train_logits(
-        &self,
-        source: &Tokens,
-        target: &Tokens,
-    ) -> Result<(Tensor<3>, Option<Tensor<1>>), ModelError>;
+    /// The state before the first token of a target.
+    fn encode(&self, source: &Tokens) -> Result<Self::State, ModelError>;
 
-    /// The texts that it writes for each source, the best first.
-    ///
-    /// # Errors
-    ///
-    /// [`ModelError`] if the strategy cannot be.
-    fn write(
-        &self,
-        source: &Tokens,
-        config: &GenerateConfig,
-    ) -> Result<Vec<Vec<Generated>>, ModelError>;
-
-    /// Where it attends to while it reads a source and writes a target, and which part of that
-    /// says most. A model with three parts has them in the order of [`Side`](crate::Side).
-    ///
-    /// # Errors
-    ///
-    /// [`PictureError`] if that cannot be drawn.
+    /// Where it attends to while it reads a source and writes a target. A model with three parts
+    /// has them in the order of [`Side`](crate::Side).
     fn look(
         &self,
         source: &Tokens,
@@ -93,7 +57,7 @@ pub trait TranslationModel: TaskModel {
 }
 
 /// A pair as texts of tokens.
-pub struct PairTexts {
+pub(crate) struct PairTexts {
     source: Vec<String>,
     /// What the decoder is given.
     input: Vec<String>,
@@ -104,50 +68,32 @@ pub struct PairTexts {
 impl TranslationModel for Transformer {
     fn init(
         section: &TransformerSpec,
-        source: usize,
-        target: usize,
+        [source_vocabulary, target_vocabulary]: [usize; 2],
         device: &Device,
     ) -> Result<Self, ModelError> {
         let config = TransformerConfig {
-            source_vocabulary: source,
-            target_vocabulary: target,
+            source_vocabulary,
+            target_vocabulary,
             spec: section.clone(),
         };
         config.try_init(device)
-    }
-
-    fn longest(section: &TransformerSpec) -> Option<usize> {
-        section.positions.longest()
     }
 
     fn limits(&self) -> [Limits; 2] {
         [self.source_limits(), self.target_limits()]
     }
 
-    fn logits(&self, source: &Tokens, target: &Tokens) -> Tensor<3> {
-        self.forward(source, target)
-    }
-
-    fn train_logits(
-        &self,
-        source: &Tokens,
-        target: &Tokens,
-    ) -> Result<(Tensor<3>, Option<Tensor<1>>), ModelError> {
+    fn logits(&self, source: &Tokens, target: &Tokens, is_training: bool) -> Logits<3> {
         let penalty = self.config().spec.entropy_penalty;
-        if penalty == 0.0 {
+        if penalty == 0.0 || !is_training {
             return Ok((self.forward(source, target), None));
         }
         let (logits, entropy) = self.forward_with_entropy(source, target)?;
         Ok((logits, Some(entropy.mul_scalar(penalty))))
     }
 
-    fn write(
-        &self,
-        source: &Tokens,
-        config: &GenerateConfig,
-    ) -> Result<Vec<Vec<Generated>>, ModelError> {
-        let [rows, _] = source.dims();
-        generate(self, self.start(source)?, &vec![[BEGIN]; rows], config)
+    fn encode(&self, source: &Tokens) -> Result<Self::State, ModelError> {
+        self.start(source)
     }
 
     fn look(
@@ -174,51 +120,35 @@ impl TranslationModel for Transformer {
 impl TranslationModel for Seq2Seq {
     fn init(
         section: &Seq2SeqSpec,
-        source: usize,
-        target: usize,
+        [source_vocabulary, target_vocabulary]: [usize; 2],
         device: &Device,
     ) -> Result<Self, ModelError> {
         let config = Seq2SeqConfig {
-            source_vocabulary: source,
-            target_vocabulary: target,
+            source_vocabulary,
+            target_vocabulary,
             spec: section.clone(),
         };
         config.try_init(device)
-    }
-
-    fn longest(_: &Seq2SeqSpec) -> Option<usize> {
-        None
     }
 
     fn limits(&self) -> [Limits; 2] {
         [self.source_limits(), self.target_limits()]
     }
 
-    fn logits(&self, source: &Tokens, target: &Tokens) -> Tensor<3> {
-        self.forward(source, target, 1.0, 0).logits
-    }
-
-    fn train_logits(
-        &self,
-        source: &Tokens,
-        target: &Tokens,
-    ) -> Result<(Tensor<3>, Option<Tensor<1>>), ModelError> {
+    fn logits(&self, source: &Tokens, target: &Tokens, is_training: bool) -> Logits<3> {
         let teacher_forcing = self.config().spec.teacher_forcing;
-        if teacher_forcing == 1.0 {
-            return Ok((self.logits(source, target), None));
-        }
-        let seed = next_seed(&source.ids().device());
-        let output = self.forward(source, target, teacher_forcing, seed);
+        let output = match is_training && teacher_forcing < 1.0 {
+            true => {
+                let seed = next_seed(&source.ids().device());
+                self.forward(source, target, teacher_forcing, seed)
+            }
+            false => self.forward(source, target, 1.0, 0),
+        };
         Ok((output.logits, None))
     }
 
-    fn write(
-        &self,
-        source: &Tokens,
-        config: &GenerateConfig,
-    ) -> Result<Vec<Vec<Generated>>, ModelError> {
-        let [rows, _] = source.dims();
-        generate(self, self.start(source), &vec![[BEGIN]; rows], config)
+    fn encode(&self, source: &Tokens) -> Result<Self::State, ModelError> {
+        Ok(self.start(source))
     }
 
     fn look(
@@ -227,7 +157,7 @@ impl TranslationModel for Seq2Seq {
         target: &Tokens,
         texts: &PairTexts,
     ) -> Result<Vec<Part>, PictureError> {
-        // Every token is the target's: nothing is drawn.
+        // Every token is the target's: nothing is sampled.
         let weights = self.forward(source, target, 1.0, 0).alignment;
         let [source, output] = [&texts.source, &texts.output].map(Vec::clone);
         let alignment = Alignment::new("Alignment", source, output, matrix(weights)?)?;
@@ -241,53 +171,25 @@ impl<M: TranslationModel> Task for Translation<M> {
     type Ids = Vec<PairIds>;
     type Example = PairIds;
 
-    const UNIT: &'static str = "pairs";
-    const FILES: &'static str = "--source FILE with --target FILE";
     const USAGE: &'static str = "`zoo translate` writes texts with it";
 
-    fn read(config: &Config, note: Note<'_>) -> Result<Parts<Vec<Pair>>, TrainError> {
-        read_pairs(config, note)
-    }
-
-    fn read_files(
-        _: &Config,
-        source: &Source,
-        note: Note<'_>,
-    ) -> Result<Option<Vec<Pair>>, TrainError> {
-        match source {
-            Source::Parallel(source, target) => {
-                taken(ParallelText::files(source, target).read()?, note).map(Some)
-            }
-            _ => Ok(None),
-        }
-    }
-
-    fn size(texts: &Vec<Pair>) -> usize {
-        texts.len()
-    }
-
-    fn prepare(
-        config: &Config,
-        section: &Section<Self>,
-        train: &Vec<Pair>,
-    ) -> Result<Self, TrainError> {
+    fn prepare(config: &Config, train: &Vec<Pair>) -> Result<Self> {
         Ok(Self {
-            section: section.clone(),
             tokenizers: pair_tokenizers(config, train)?,
             model: PhantomData,
         })
     }
 
-    fn load(section: &Section<Self>, folder: &Path) -> Result<Self, TrainError> {
+    fn load(folder: &Path) -> Result<Self> {
         Ok(Self {
-            section: section.clone(),
             tokenizers: PairTokenizers::load(folder)?,
             model: PhantomData,
         })
     }
 
-    fn tokenizers(&self) -> Vec<(&'static str, &Tokenizer)> {
-        self.tokenizers.files()
+    fn files(&self) -> Result<Vec<(&'static str, String)>> {
+        let files = self.tokenizers.files().into_iter();
+        files.map(|(name, it)| Ok((name, it.to_json()?))).collect()
     }
 
     fn vocabularies(&self) -> (usize, Option<usize>) {
@@ -301,7 +203,7 @@ impl<M: TranslationModel> Task for Translation<M> {
         part: DataPart,
         texts: &Vec<Pair>,
         note: Note<'_>,
-    ) -> Result<Vec<PairIds>, TrainError> {
+    ) -> Result<Vec<PairIds>> {
         let mut ids = self.tokenizers.encode(texts)?;
         // What is evaluated stays whole: a number about part of it is none.
         if let (Data::Parallel(data), DataPart::Train) = (&config.data, part) {
@@ -310,18 +212,9 @@ impl<M: TranslationModel> Task for Translation<M> {
         Ok(ids)
     }
 
-    fn longest(&self) -> Option<usize> {
-        M::longest(&self.section)
-    }
-
-    fn model(&self, device: &Device) -> Result<M, ModelError> {
-        let [source, target] = [self.tokenizers.source(), self.tokenizers.target()];
-        M::init(
-            &self.section,
-            source.vocabulary(),
-            target.vocabulary(),
-            device,
-        )
+    fn model(&self, section: &Section<Self>, device: &Device) -> Result<M, ModelError> {
+        let sizes = [self.tokenizers.source(), self.tokenizers.target()].map(|it| it.vocabulary());
+        M::init(section, sizes, device)
     }
 
     fn loss(
@@ -337,34 +230,19 @@ impl<M: TranslationModel> Task for Translation<M> {
         let source = Tokens::new(&sources, of_source, device)?;
         let input = Tokens::new(&inputs, of_target, device)?;
         let output = Tokens::new(&outputs, of_target, device)?;
-        if !device.is_autodiff() {
-            let logits = model.logits(&source, &input);
-            return Ok(token_loss(logits, &output, smoothing));
-        }
-        let (logits, penalty) = model.train_logits(&source, &input)?;
-        let loss = token_loss(logits, &output, smoothing);
-        Ok(match penalty {
-            Some(penalty) => loss + penalty,
-            None => loss,
-        })
+        let (logits, penalty) = model.logits(&source, &input, device.is_autodiff())?;
+        Ok(penalised(token_loss(logits, &output, smoothing), penalty))
     }
 
-    fn evaluate(
+    fn outcome(
         &self,
         model: &M,
         examples: &[PairIds],
         texts: &Vec<Pair>,
         judge: &Judge,
-    ) -> Result<Judgement, TrainError> {
-        let mut loss = Perplexity::default();
-        for places in in_batches(examples)? {
-            let rows: Vec<&PairIds> = places.iter().map(|at| &examples[*at]).collect();
-            add_loss::<Self>(model, &rows, &judge.device, &mut loss)?;
-        }
-        let sources: Vec<&[u32]> = examples.iter().map(|it| it.source.as_slice()).collect();
+    ) -> Result<(Outcome, Vec<Sample>)> {
         let config = decoding(judge.generate.as_ref())?;
-        let written =
-            write(model, &sources, config, &judge.device).map_err(TrainError::model("decoding"))?;
+        let written = write(model, examples, config, &judge.device)?;
         let mut exact = Accuracy::default();
         let mut bleu = judge.bleu.counts()?;
         let mut chrf = Chrf::default().counts()?;
@@ -387,25 +265,16 @@ impl<M: TranslationModel> Task for Translation<M> {
             }
             hypotheses.push(said);
         }
-        Ok(Judgement {
-            loss,
-            outcome: Outcome::Texts {
-                exact,
-                bleu: bleu.score()?,
-                chrf: chrf.score()?,
-                hypotheses,
-            },
-            samples,
-        })
+        let outcome = Outcome::Texts {
+            exact,
+            bleu: bleu.score()?,
+            chrf: chrf.score()?,
+            hypotheses,
+        };
+        Ok((outcome, samples))
     }
 
-    fn look(
-        &self,
-        model: &M,
-        trained: &Trained,
-        text: &str,
-        target: Option<&str>,
-    ) -> Result<Seen, TrainError> {
+    fn look(&self, model: &M, trained: &Trained, text: &str, target: Option<&str>) -> Result<Seen> {
         let device = &trained.opened.device;
         let [of_source, of_target] = model.limits();
         let source = self.tokenizers.source().encode(text)?;
@@ -415,9 +284,8 @@ impl<M: TranslationModel> Task for Translation<M> {
         let (mut output, has_end) = match target {
             Some(target) => (self.tokenizers.target().encode(target)?, true),
             None => {
-                let written = model.write(&tokens, &generate_config(&trained.config)?);
-                let written = written.map_err(TrainError::model("decoding"))?;
-                let best = written.into_iter().flatten().next();
+                let best = decode(model, &tokens, &generate_config(&trained.config)?)?;
+                let best = best.into_iter().flatten().next();
                 best.map_or((vec![], true), |text| (text.tokens, text.stop == Stop::End))
             }
         };
@@ -446,88 +314,65 @@ impl<M: TranslationModel> Task for Translation<M> {
     }
 }
 
-/// The texts that a model writes for each source, the best first, by batches of about the same
-/// length.
+/// The texts that a model writes for each source, the best first.
 fn write<M: TranslationModel>(
     model: &M,
-    sources: &[&[u32]],
+    examples: &[PairIds],
     config: &GenerateConfig,
     device: &Device,
-) -> Result<Vec<Vec<Generated>>, ModelError> {
+) -> Result<Vec<Vec<Generated>>> {
     let [limits, _] = model.limits();
-    by_length(sources, |rows| {
-        model.write(&Tokens::new(rows, limits, device)?, config)
+    by_length(examples, |rows| {
+        let sources: Vec<&[u32]> = rows.iter().map(|it| it.source.as_slice()).collect();
+        let tokens = Tokens::new(&sources, limits, device);
+        decode(
+            model,
+            &tokens.map_err(TrainError::model("decoding"))?,
+            config,
+        )
     })
 }
 
-/// Does something for batches of about the same length, and gives the results in the order
-/// they were asked for.
-fn by_length<T>(
-    sources: &[&[u32]],
-    mut of_batch: impl FnMut(&[&[u32]]) -> Result<Vec<T>, ModelError>,
-) -> Result<Vec<T>, ModelError> {
-    let mut order: Vec<usize> = (0..sources.len()).collect();
-    order.sort_by_key(|at| sources[*at].len());
-    let mut results: Vec<Option<T>> = sources.iter().map(|_| None).collect();
-    for places in order.chunks(ROWS) {
-        let rows: Vec<&[u32]> = places.iter().map(|at| sources[*at]).collect();
-        for (at, result) in places.iter().zip(of_batch(&rows)?) {
-            results[*at] = Some(result);
-        }
-    }
-    Ok(results.into_iter().flatten().collect())
+fn decode<M: TranslationModel>(
+    model: &M,
+    source: &Tokens,
+    config: &GenerateConfig,
+) -> Result<Vec<Vec<Generated>>> {
+    let [rows, _] = source.dims();
+    let written = TranslationModel::encode(model, source)
+        .and_then(|state| generate(model, state, &vec![[BEGIN]; rows], config));
+    written.map_err(TrainError::model("decoding"))
 }
 
-/// What became of a text.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Translated {
-    /// What was written for it, the best first.
-    Texts(Vec<Written>),
-    /// There is nothing in it, and so nothing was written.
-    Empty,
-    /// It has more tokens than the model has positions, and nothing was written.
-    TooLong {
-        /// Its tokens.
-        length: usize,
-        /// Positions there are.
-        longest: usize,
-    },
+pub(crate) struct Translated {
+    pub(crate) tokens: usize,
+    /// How many of them are unknown: the model sees that there is something, and not what.
+    pub(crate) unknown: usize,
+    /// The positions that the model has, if the text has more tokens.
+    pub(crate) too_long: Option<usize>,
+    /// What was written, the best first: nothing for a text that is empty or too long.
+    pub(crate) texts: Vec<Written>,
 }
 
-/// A text that was written.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Written {
-    /// The text.
-    pub text: String,
+pub(crate) struct Written {
+    pub(crate) text: String,
     /// What texts are compared by: the logarithm of how likely the model thinks it, divided by
     /// the length penalty.
-    pub score: f64,
+    pub(crate) score: f64,
 }
 
 /// A trained model that writes texts for texts.
-pub trait Translates {
+pub(crate) trait Translates {
     /// The size of the vocabulary that it writes in.
     fn vocabulary(&self) -> usize;
 
-    /// How many tokens each of these texts becomes, and how many of them are unknown: the model
-    /// sees that there is something, and not what.
-    ///
-    /// # Errors
-    ///
-    /// [`TrainError::Data`].
-    fn unknown_tokens(&self, texts: &[&str]) -> Result<Vec<(usize, usize)>, TrainError>;
-
     /// What it writes for each of the texts, in their order.
-    ///
-    /// # Errors
-    ///
-    /// [`TrainError::Model`] if the strategy cannot be.
     fn translate(
         &self,
         texts: &[&str],
         config: &GenerateConfig,
         device: &Device,
-    ) -> Result<Vec<Translated>, TrainError>;
+    ) -> Result<Vec<Translated>>;
 }
 
 impl<M: TranslationModel> Translates for TrainedTask<Translation<M>> {
@@ -535,78 +380,45 @@ impl<M: TranslationModel> Translates for TrainedTask<Translation<M>> {
         self.task.tokenizers.target().vocabulary()
     }
 
-    fn unknown_tokens(&self, texts: &[&str]) -> Result<Vec<(usize, usize)>, TrainError> {
-        let source = self.task.tokenizers.source();
-        let ids = source.encode_all(texts.iter().copied())?;
-        let counts = ids.iter().map(|ids| {
-            let unknown = ids.iter().filter(|id| **id == UNKNOWN).count();
-            (ids.len(), unknown)
-        });
-        Ok(counts.collect())
-    }
-
     fn translate(
         &self,
         texts: &[&str],
         config: &GenerateConfig,
         device: &Device,
-    ) -> Result<Vec<Translated>, TrainError> {
-        let tokenizers = &self.task.tokenizers;
-        let [limits, _] = self.model.limits();
-        let ids = tokenizers.source().encode_all(texts.iter().copied())?;
-        let too_long = |ids: &[u32]| limits.longest.filter(|longest| ids.len() > *longest);
-        let sources: Vec<&[u32]> = ids
-            .iter()
-            .map(Vec::as_slice)
-            .filter(|ids| !ids.is_empty() && too_long(ids).is_none())
-            .collect();
+    ) -> Result<Vec<Translated>> {
         // Also where there is nothing to write: a strategy that cannot be is an error then, too.
         config
             .check(self.vocabulary())
             .map_err(TrainError::model("decoding"))?;
-        let written =
-            write(&self.model, &sources, config, device).map_err(TrainError::model("decoding"))?;
-        let mut written = written.into_iter();
-        let became = |ids: &Vec<u32>| {
-            if ids.is_empty() {
-                return Ok(Translated::Empty);
-            }
-            if let Some(longest) = too_long(ids) {
-                let length = ids.len();
-                return Ok(Translated::TooLong { length, longest });
-            }
-            let texts = written.next().unwrap_or_default().into_iter().map(|text| {
-                // What is written for a line must be one.
-                let line = tokenizers.target().decode(&text.tokens)?;
-                Ok(Written {
-                    score: text.score,
-                    text: line.replace(['\n', '\r'], " "),
-                })
+        let tokenizers = &self.task.tokenizers;
+        let [limits, _] = self.model.limits();
+        let mut translated = vec![];
+        let mut examples = vec![];
+        for source in tokenizers.source().encode_all(texts.iter().copied())? {
+            let too_long = limits.longest.filter(|longest| source.len() > *longest);
+            translated.push(Translated {
+                tokens: source.len(),
+                unknown: source.iter().filter(|id| **id == UNKNOWN).count(),
+                too_long,
+                texts: vec![],
             });
-            Ok(Translated::Texts(texts.collect::<Result<_, TrainError>>()?))
-        };
-        ids.iter().map(became).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn results_come_back_in_the_order_of_what_was_asked() {
-        let long: Vec<Vec<u32>> = (0..200_u32)
-            .map(|at| vec![at; (at as usize * 7) % 31])
-            .collect();
-        let sources: Vec<&[u32]> = long.iter().map(Vec::as_slice).collect();
-        let mut batches = 0;
-        let lengths = by_length(&sources, |rows| {
-            batches += 1;
-            assert!(rows.is_sorted_by_key(|row| row.len()));
-            Ok(rows.iter().map(|row| row.len()).collect())
-        });
-        let expected: Vec<usize> = long.iter().map(Vec::len).collect();
-        assert_eq!(lengths, Ok(expected));
-        assert_eq!(batches, 4);
+            if !source.is_empty() && too_long.is_none() {
+                let target = vec![];
+                examples.push(PairIds { source, target });
+            }
+        }
+        let written = write(&self.model, &examples, config, device)?;
+        let is_written = |it: &&mut Translated| it.tokens > 0 && it.too_long.is_none();
+        for (it, written) in translated.iter_mut().filter(is_written).zip(written) {
+            for text in written {
+                let line = tokenizers.target().decode(&text.tokens)?;
+                it.texts.push(Written {
+                    // What is written for a line must be one.
+                    text: line.replace(['\n', '\r'], " "),
+                    score: text.score,
+                });
+            }
+        }
+        Ok(translated)
     }
 }

@@ -1,58 +1,43 @@
 //! Checkpoints that are damaged, and disks that are full.
 
-use libtest_mimic::Trial;
+use std::path::Path;
+
 use zoo_backend::Opened;
 use zoo_models::weights::Weights;
+use zoo_spec::Draw;
 use zoo_train::{TrainError, Trained, Which, average, train};
 
-use crate::shared::{ends, has};
+use crate::shared::{ends, has, starts};
 use crate::support::{
-    Folder, column, config, config_text, failed, quiet, resume, resume_from, said, seal, succeeded,
-    trials, zoo_train,
+    Folder, column, config, config_text, failed, quiet, resume, resume_from, said, seal, small,
+    succeeded, trained, trials, unsuccessful, zoo_train,
 };
 
-/// What depends on the device: whether weights are finite is asked there.
-pub(crate) fn on_devices(opened: &Opened) -> Vec<Trial> {
-    trials!(
-        opened,
-        "checkpoints",
-        [
-            non_finite_weights_replace_no_good_ones,
-            non_finite_weights_of_a_file_are_not_used,
-        ]
-    )
+// What depends on the device: whether weights are finite is asked there.
+trials! {
+    on_devices:
+    non_finite_weights_replace_no_good_ones,
+    non_finite_weights_of_a_file_are_not_used,
 }
 
-pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
-    trials!(
-        opened,
-        "checkpoints",
-        [
-            any_byte_that_changed_is_noticed,
-            each_command_names_its_own_flag_for_a_whole_one,
-            a_run_ends_also_if_its_best_is_damaged,
-            a_damaged_one_is_told_and_an_older_one_named,
-            of_those_as_good_the_best_has_the_lowest_loss,
-            the_last_and_the_best_are_kept,
-            #[cfg(unix)]
-            a_full_disk_leaves_the_older_one,
-        ]
-    )
+trials! {
+    trials:
+    any_byte_that_changed_is_noticed,
+    each_command_names_its_own_flag_for_a_whole_one,
+    a_run_ends_also_if_its_best_is_damaged,
+    a_damaged_one_is_told_and_an_older_one_named,
+    of_those_as_good_the_best_has_the_lowest_loss,
+    the_last_and_the_best_are_kept,
+    #[cfg(unix)]
+    a_full_disk_leaves_the_older_one,
 }
 
 /// Whatever happens to a file of a checkpoint, it is not read, and the other one is named.
 fn any_byte_that_changed_is_noticed(opened: &Opened) {
-    let folder = Folder::new();
     let steps = ["training.steps = 2", "training.checkpoint_every = 1"];
-    train(&config(opened, &folder, &steps), &quiet()).unwrap();
+    let (folder, _) = trained(opened, &steps);
     let checkpoints = folder.run().checkpoints();
-    let mut drawn = 1_u64;
-    let mut draw = |below: usize| {
-        drawn = drawn
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (drawn >> 33) as usize % below
-    };
+    let mut draw = Draw::named("bytes");
     for name in [
         "weights.safetensors",
         "optimizer.bpk",
@@ -63,11 +48,11 @@ fn any_byte_that_changed_is_noticed(opened: &Opened) {
         let whole = std::fs::read(&path).unwrap();
         for _ in 0..50 {
             let mut bytes = whole.clone();
-            let at = draw(bytes.len());
-            match draw(3) {
-                0 => bytes[at] ^= 1 << draw(8),
+            let at = draw.below(bytes.len());
+            match draw.below(3) {
+                0 => bytes[at] ^= 1 << draw.below(8),
                 1 => bytes.truncate(at),
-                _ => bytes.insert(at, b' ' + draw(90) as u8),
+                _ => bytes.insert(at, b' ' + draw.below(90) as u8),
             }
             std::fs::write(&path, &bytes).unwrap();
             let same = name == "checksums.json" && is_same_json(&bytes, &whole);
@@ -91,17 +76,11 @@ fn is_same_json(a: &[u8], b: &[u8]) -> bool {
 }
 
 fn a_damaged_one_is_told_and_an_older_one_named(opened: &Opened) {
-    let folder = Folder::new();
     let steps = ["training.steps = 4", "training.checkpoint_every = 2"];
-    let config = config(opened, &folder, &steps);
-    train(&config, &quiet()).unwrap();
+    let (folder, config) = trained(opened, &steps);
     for name in ["weights.safetensors", "optimizer.bpk", "state.json"] {
         let path = folder.join(&format!("runs/small/checkpoints/step-00000004/{name}"));
-        let good = std::fs::read(&path).unwrap();
-        let mut bad = good.clone();
-        let middle = bad.len() / 2;
-        bad[middle] ^= 1;
-        std::fs::write(&path, bad).unwrap();
+        let good = damage(&path);
         let error = failed(&config, &resume());
         has(&error, "step-00000004 is damaged");
         has(&error, format!("{name} is not as it was written"));
@@ -124,26 +103,29 @@ fn a_damaged_one_is_told_and_an_older_one_named(opened: &Opened) {
     ends(&error, "has no checkpoint of step 3; it has those of 2, 4");
 }
 
-/// Changes a bit of a checkpoint of the run `small`.
-fn damage(folder: &Folder, step: usize) {
-    let name = format!("runs/small/checkpoints/step-{step:08}/weights.safetensors");
-    let path = folder.join(&name);
-    let mut bytes = std::fs::read(&path).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
-    std::fs::write(&path, bytes).unwrap();
+/// Changes a bit of a file. Returns what it was.
+fn damage(path: &Path) -> Vec<u8> {
+    let good = std::fs::read(path).unwrap();
+    let mut bad = good.clone();
+    bad[good.len() / 2] ^= 1;
+    std::fs::write(path, bad).unwrap();
+    good
+}
+
+fn damage_step(folder: &Folder, step: usize) {
+    let checkpoint = folder.run().checkpoints().folder_of(step);
+    damage(&checkpoint.join("weights.safetensors"));
 }
 
 fn each_command_names_its_own_flag_for_a_whole_one(opened: &Opened) {
-    let folder = Folder::new();
     let changes = [
         "training.steps = 8",
         "training.checkpoint_every = 2",
         "training.keep = 4",
     ];
-    train(&config(opened, &folder, &changes), &quiet()).unwrap();
+    let (folder, _) = trained(opened, &changes);
     // The oldest: what is whole is newer.
-    damage(&folder, 2);
+    damage_step(&folder, 2);
     let run = folder.run();
     let error = Trained::open(run.path(), Which::Step(2), Some(opened.word), &[]).unwrap_err();
     let said = error.to_string();
@@ -177,7 +159,7 @@ fn a_run_ends_also_if_its_best_is_damaged(opened: &Opened) {
     });
     let (folder, seed) = (Folder::new(), seed.expect("one of them"));
     train(&changed(&folder, seed, 2), &quiet()).unwrap();
-    damage(&folder, 1);
+    damage_step(&folder, 1);
     let four = changed(&folder, seed, 4);
     let finished = train(&four, &resume()).unwrap();
     assert!(finished.test.is_some());
@@ -232,16 +214,11 @@ fn of_those_as_good_the_best_has_the_lowest_loss(opened: &Opened) {
 }
 
 fn a_full_disk_leaves_the_older_one(opened: &Opened) {
-    let folder = Folder::new();
-    let changes = ["training.steps = 8", "training.checkpoint_every = 2"];
-    let file = folder.write("small.toml", config_text(opened, &folder, &changes));
+    let every = "training.checkpoint_every = 2";
+    let (folder, _) = trained(opened, &["training.steps = 2", every]);
+    let text = config_text(opened, &folder, &["training.steps = 8", every]);
+    let file = folder.write("small.toml", text);
     let path = file.to_str().unwrap();
-    let config = config(
-        opened,
-        &folder,
-        &["training.steps = 2", "training.checkpoint_every = 2"],
-    );
-    train(&config, &quiet()).unwrap();
     // No file may grow beyond this, as if the disk had so much room: less than weights take.
     let limited = format!(
         "trap '' XFSZ; ulimit -f 4; exec {} train {path} --plain --resume",
@@ -251,8 +228,8 @@ fn a_full_disk_leaves_the_older_one(opened: &Opened) {
         .args(["-c", &limited])
         .output()
         .unwrap();
+    unsuccessful(&output);
     let text = said(&output);
-    assert!(!output.status.success(), "{text}");
     has(&text, "the checkpoint of step 4 could not be written");
     has(
         &text,
@@ -261,8 +238,7 @@ fn a_full_disk_leaves_the_older_one(opened: &Opened) {
     let checkpoints = folder.run().checkpoints();
     assert_eq!(checkpoints.steps().unwrap(), [2]);
     // With room again, it goes on.
-    let output = zoo_train(&file, &["--resume"]);
-    succeeded(&output);
+    succeeded(&zoo_train(&file, &["--resume"]));
     assert!(checkpoints.steps().unwrap().ends_with(&[4, 6, 8]));
 }
 
@@ -279,27 +255,13 @@ const DIVERGES: [&str; 8] = [
 ];
 
 fn non_finite_weights_replace_no_good_ones(opened: &Opened) {
-    let folder = Folder::new();
-    let changes = [
-        &DIVERGES[..],
-        &["training.keep = 1", "validation.every = 6"],
-    ]
-    .concat();
-    let error = train(&config(opened, &folder, &changes), &quiet()).unwrap_err();
-    let text = error.to_string();
-    assert!(
-        matches!(
-            error,
-            TrainError::NonFiniteWeights {
-                step: 2,
-                usable: Some(1),
-                ..
-            }
-        ),
-        "{text}"
-    );
+    let not_finite = "the weights are no longer finite after step 2 (";
+    let changes = ["training.keep = 1", "validation.every = 6"];
+    let (folder, config) = small(opened, &[&DIVERGES[..], &changes].concat());
+    let error = failed(&config, &quiet());
+    starts(&error, not_finite);
     ends(
-        &text,
+        &error,
         "the checkpoint of step 1 can be used: --checkpoint 1 evaluates it, --resume --step 1 \
              goes on from it",
     );
@@ -308,25 +270,17 @@ fn non_finite_weights_replace_no_good_ones(opened: &Opened) {
     assert!(run.checkpoints().read(1).is_ok());
 
     // No text is right, as many as of any other weights: that is no best model.
-    let folder = Folder::new();
     let changes = [&DIVERGES[..], &["validation.every = 1"]].concat();
-    let error = train(&config(opened, &folder, &changes), &quiet()).unwrap_err();
-    assert!(
-        matches!(error, TrainError::NonFiniteWeights { step: 2, .. }),
-        "{error}"
-    );
-    let run = folder.run();
-    assert_eq!(run.checkpoints().best().unwrap(), None);
+    let (folder, config) = small(opened, &changes);
+    starts(&failed(&config, &quiet()), not_finite);
+    assert_eq!(folder.run().checkpoints().best().unwrap(), None);
 }
 
 /// As earlier versions wrote them.
 fn non_finite_weights_of_a_file_are_not_used(opened: &Opened) {
-    let folder = Folder::new();
     let steps = ["training.steps = 2", "training.checkpoint_every = 1"];
-    let config = config(opened, &folder, &steps);
-    train(&config, &quiet()).unwrap();
-    let run = folder.run();
-    let checkpoint = run.checkpoints().folder_of(2);
+    let (folder, config) = trained(opened, &steps);
+    let checkpoint = folder.run().checkpoints().folder_of(2);
     let path = checkpoint.join("weights.safetensors");
     let good = Weights::read(&path).unwrap();
     let keys: Vec<String> = good.keys().map(str::to_owned).collect();

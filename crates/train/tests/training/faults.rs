@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use libtest_mimic::Trial;
 use zoo_backend::Opened;
 use zoo_config::Config;
 use zoo_train::faults::{Armed, INJECTED};
@@ -12,18 +11,13 @@ use crate::resume::same;
 use crate::shared::copy_folder;
 use crate::support::{Folder, config, overwrite, quiet, resume, resume_from, trials};
 
-/// It is about what is on the disk, which does not depend on the device: on flex alone, where a run
-/// takes milliseconds and its result is the same bit for bit.
-pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
-    trials!(
-        opened,
-        "faults",
-        [
-            a_new_run_survives_each_of_them,
-            a_resumed_run_survives_each_of_them,
-            an_overwritten_run_survives_each_of_them,
-        ]
-    )
+// It is about what is on the disk, which does not depend on the device: on flex alone, where a run
+// takes milliseconds and its result is the same bit for bit.
+trials! {
+    trials:
+    a_new_run_survives_each_of_them,
+    a_resumed_run_survives_each_of_them,
+    an_overwritten_run_survives_each_of_them,
 }
 
 fn small(opened: &Opened, folder: &Folder, steps: usize, keep: usize) -> Config {
@@ -70,13 +64,6 @@ fn check_failure(error: &TrainError, run: &Path, fault: &str) {
     }
 }
 
-/// The number of the first rename to the name of a checkpoint.
-fn first_checkpoint(operations: &[String]) -> usize {
-    let mut operations = operations.iter();
-    let first = operations.position(|it| it.starts_with("rename ") && it.contains("/step-"));
-    first.expect("a run writes checkpoints")
-}
-
 /// Resumes, or does what the refusal recommends where there is nothing to resume from.
 fn go_on(config: &Config, fault: &str) {
     let finished = match train(config, &resume()) {
@@ -98,28 +85,23 @@ fn a_new_run_survives_each_of_them(opened: &Opened) {
     for kind in ["create ", "write ", "sync ", "rename ", "remove "] {
         assert!(operations.iter().any(|it| it.starts_with(kind)), "{kind}");
     }
-    let published = first_checkpoint(&operations);
-    for (number, operation) in operations.iter().enumerate() {
-        let folder = Folder::new();
-        let config = small(opened, &folder, 3, 1);
-        let run = folder.join("runs/small");
-        let fault = format!("fault {number}: {operation}");
-        let armed = Armed::new(&folder.join(""), Some(number));
-        let finished = train(&config, &quiet());
-        drop(armed);
-        match finished {
-            // Only the log may be incomplete.
-            Ok(_) => assert!(operation.ends_with("log.txt"), "{fault}"),
-            Err(error) => {
-                check_failure(&error, &run, &fault);
-                let steps = RunFolder::existing(&run).map(|run| run.checkpoints().steps());
-                let has_some = steps.is_ok_and(|steps| !steps.unwrap().is_empty());
-                assert!(has_some || number <= published, "{fault}");
-                go_on(&config, &fault);
-            }
-        }
-        assert_same(opened, &whole, &folder, &fault);
-    }
+    let is_checkpoint = |it: &String| it.starts_with("rename ") && it.contains("/step-");
+    let published = operations.iter().position(is_checkpoint);
+    let published = published.expect("a run writes checkpoints");
+    each_fault(
+        &Folder::new(),
+        |folder| small(opened, folder, 3, 1),
+        |config| train(config, &quiet()),
+        |config, error, number, fault| {
+            let run = config.run.output.join("small");
+            check_failure(&error, &run, fault);
+            let steps = RunFolder::existing(&run).map(|run| run.checkpoints().steps());
+            let has_some = steps.is_ok_and(|steps| !steps.unwrap().is_empty());
+            assert!(has_some || number <= published, "{fault}");
+            go_on(config, fault);
+        },
+        |folder, fault| assert_same(opened, &whole, folder, fault),
+    );
 }
 
 /// A run that goes back to its first checkpoint.
@@ -131,12 +113,11 @@ fn a_resumed_run_survives_each_of_them(opened: &Opened) {
     copy_folder(&whole.join("runs"), &killed.join("runs"));
     killed.write("runs/small/checkpoints/partial-00000003/state.json", "{");
     killed.write("runs/small/metrics.jsonl.partial", "{");
-    let back = |config: &Config| train(config, &resume_from(1));
     each_fault(
         &killed,
         |folder| small(opened, folder, 3, 3),
-        back,
-        |config, error, fault| {
+        |config| train(config, &resume_from(1)),
+        |config, error, _, fault| {
             check_failure(&error, &config.run.output.join("small"), fault);
             go_on(config, fault);
         },
@@ -150,13 +131,13 @@ fn each_fault(
     original: &Folder,
     config: impl Fn(&Folder) -> Config,
     command: impl Fn(&Config) -> Result<Finished, TrainError>,
-    recover: impl Fn(&Config, TrainError, &str),
+    recover: impl Fn(&Config, TrainError, usize, &str),
     check: impl Fn(&Folder, &str),
 ) {
     let mut number = 0;
     loop {
         let folder = Folder::new();
-        copy_folder(&original.join("runs"), &folder.join("runs"));
+        copy_folder(&original.join(""), &folder.join(""));
         let config = config(&folder);
         let armed = Armed::new(&folder.join(""), Some(number));
         let finished = command(&config);
@@ -169,7 +150,7 @@ fn each_fault(
         match finished {
             // Only the log may be incomplete.
             Ok(_) => assert!(operation.ends_with("log.txt"), "{fault}"),
-            Err(error) => recover(&config, error, &fault),
+            Err(error) => recover(&config, error, number, &fault),
         }
         check(&folder, &fault);
         number += 1;
@@ -187,7 +168,7 @@ fn an_overwritten_run_survives_each_of_them(opened: &Opened) {
         &old,
         |folder| small(opened, folder, 1, 3),
         again,
-        |config, error, fault| {
+        |config, error, _, fault| {
             assert!(error.to_string().contains(INJECTED), "{fault}: {error}");
             again(config).unwrap_or_else(|error| panic!("{fault}: {error}"));
         },

@@ -1,34 +1,29 @@
 //! What is in a run folder and was not written by zoo is neither removed nor in the way.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use libtest_mimic::Trial;
 use zoo_backend::Opened;
 use zoo_train::{Trained, Which, average, train};
 
-use crate::shared::{has, lacks, starts};
+use crate::shared::{copy_folder, has, lacks, starts};
 use crate::support::{
-    Folder, config, config_text, failed, overwrite, quiet, resume, resume_from, said, succeeded,
-    trials, unsuccessful, zoo,
+    Folder, config, config_text, failed, overwrite, quiet, resume, resume_from, said, small,
+    succeeded, trained, trials, unsuccessful, zoo,
 };
 
-pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
-    trials!(
-        opened,
-        "folder",
-        [
-            overwrite_spares_folders_that_zoo_did_not_create,
-            overwrite_spares_foreign_files,
-            overwrite_spares_files_of_the_config,
-            overwrite_removes_what_zoo_wrote,
-            stray_files_among_checkpoints_stay,
-            #[cfg(unix)]
-            unreadable_checkpoints_are_reported,
-            #[cfg(target_os = "linux")]
-            paths_need_not_be_utf_8,
-        ]
-    )
+trials! {
+    trials:
+    overwrite_spares_folders_that_zoo_did_not_create,
+    overwrite_spares_foreign_files,
+    overwrite_spares_files_of_the_config,
+    overwrite_removes_what_zoo_wrote,
+    stray_files_among_checkpoints_stay,
+    #[cfg(unix)]
+    unreadable_checkpoints_are_reported,
+    #[cfg(target_os = "linux")]
+    paths_need_not_be_utf_8,
 }
 
 /// Every file and symlink below a folder, with its content.
@@ -54,8 +49,7 @@ fn tree(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 
 /// A folder of data and of a config that was written by hand, with any name that zoo uses, too.
 fn overwrite_spares_folders_that_zoo_did_not_create(opened: &Opened) {
-    let folder = Folder::new();
-    let config = config(opened, &folder, &["training.steps = 1"]);
+    let (folder, config) = small(opened, &["training.steps = 1"]);
     let by_hand = config_text(opened, &folder, &["# mine"]);
     let run = folder.join("runs/small");
     let files: [&[(&str, &str)]; 5] = [
@@ -77,6 +71,7 @@ fn overwrite_spares_folders_that_zoo_did_not_create(opened: &Opened) {
         for options in [quiet(), overwrite()] {
             let error = failed(&config, &options);
             has(&error, "was not created by zoo");
+            has(&error, "so it is not overwritten");
             has(&error, run.to_str().unwrap());
             lacks(&error, "--overwrite");
             assert_eq!(tree(&run), before);
@@ -94,87 +89,80 @@ fn overwrite_spares_folders_that_zoo_did_not_create(opened: &Opened) {
 }
 
 fn overwrite_spares_foreign_files(opened: &Opened) {
-    let folder = Folder::new();
-    let config = config(opened, &folder, &["training.steps = 1"]);
-    train(&config, &quiet()).unwrap();
-    let run = folder.join("runs/small");
-    // Beside zoo's own, at every level, with names that are nearly its own.
-    let mut foreign: Vec<PathBuf> = [
-        "train.tsv",
-        "Config.toml",
-        "config.toml.bak",
-        "notes/log.txt",
-        "bleurt.svg",
-        "checkpoints/notes.txt",
-        "checkpoints/weights.safetensors",
-        "checkpoints/step-1/state.json",
-        "checkpoints/step-00000001/notes.txt",
-        "checkpoints/step-00000001/config.toml",
-    ]
-    .iter()
-    .map(|name| folder.write(&format!("runs/small/{name}"), "mine"))
-    .collect();
+    let (original, _) = trained(opened, &["training.steps = 1"]);
+    // What is added to the run, and what the refusal names.
+    let refuses = |named: &OsStr, add: &dyn Fn(&Folder)| {
+        let (folder, config) = small(opened, &["training.steps = 1"]);
+        copy_folder(&original.join("runs"), &folder.join("runs"));
+        add(&folder);
+        let run = folder.join("runs/small");
+        let before = tree(&run);
+        let error = failed(&config, &overwrite());
+        let named = run.join(named);
+        starts(
+            &error,
+            format!("{} was not written by zoo", named.display()),
+        );
+        assert_eq!(tree(&run), before);
+        // Nor is it recommended.
+        let choices = "is there already\n  do: --resume goes on with it, --set run.name=OTHER";
+        has(&failed(&config, &quiet()), choices);
+    };
+    // Beside zoo's own, at every level, with names that are nearly its own. A folder of another
+    // name is named as a whole.
+    for (name, named) in [
+        ("train.tsv", "train.tsv"),
+        ("Config.toml", "Config.toml"),
+        ("config.toml.bak", "config.toml.bak"),
+        ("notes/log.txt", "notes"),
+        ("bleurt.svg", "bleurt.svg"),
+        ("checkpoints/notes.txt", "checkpoints/notes.txt"),
+        (
+            "checkpoints/weights.safetensors",
+            "checkpoints/weights.safetensors",
+        ),
+        ("checkpoints/step-1/state.json", "checkpoints/step-1"),
+        (
+            "checkpoints/step-00000001/notes.txt",
+            "checkpoints/step-00000001/notes.txt",
+        ),
+        (
+            "checkpoints/step-00000001/config.toml",
+            "checkpoints/step-00000001/config.toml",
+        ),
+    ] {
+        let path = format!("runs/small/{name}");
+        refuses(OsStr::new(named), &|folder| {
+            drop(folder.write(&path, "mine"))
+        });
+    }
+    // A symlink is not zoo's, whatever its name is and wherever it leads.
     #[cfg(unix)]
-    {
-        // A symlink is not zoo's, whatever its name is and wherever it leads.
-        let outside = folder.write("outside/weights.safetensors", "mine");
-        let link = run.join("average.safetensors");
-        std::os::unix::fs::symlink(outside, &link).unwrap();
-        foreign.push(link);
-        let link = run.join("checkpoints/step-00000007");
-        std::os::unix::fs::symlink(folder.join("outside"), &link).unwrap();
-        foreign.push(link);
+    for (name, target) in [
+        ("average.safetensors", "outside/weights.safetensors"),
+        ("checkpoints/step-00000007", "outside"),
+    ] {
+        refuses(OsStr::new(name), &|folder| {
+            folder.write("outside/weights.safetensors", "mine");
+            let target = folder.join(target);
+            link(
+                target.to_str().unwrap(),
+                &folder.join("runs/small").join(name),
+            );
+        });
     }
     #[cfg(target_os = "linux")]
     {
         use std::os::unix::ffi::OsStrExt;
-        let path = run.join(std::ffi::OsStr::from_bytes(b"caf\xe9.txt"));
-        std::fs::write(&path, "mine").unwrap();
-        foreign.push(path);
-    }
-    for (index, path) in foreign.iter().enumerate() {
-        // The others are in the way of nothing: one at a time.
-        let hidden = folder.join("hidden");
-        std::fs::create_dir_all(&hidden).unwrap();
-        let others = foreign.iter().enumerate();
-        let moved: Vec<_> = others
-            .filter(|(other, _)| *other != index)
-            .map(|(other, from)| (from, hidden.join(other.to_string())))
-            .collect();
-        for (from, to) in &moved {
-            std::fs::rename(from, to).unwrap();
-        }
-        let empty = [run.join("notes"), run.join("checkpoints/step-1")];
-        let empty = empty.iter().filter(|folder| !path.starts_with(folder));
-        for folder in empty.clone() {
-            std::fs::remove_dir(folder).unwrap();
-        }
-        let before = tree(&run);
-        let error = failed(&config, &overwrite());
-        // A folder of another name is named as a whole.
-        let folders = [run.join("notes"), run.join("checkpoints/step-1")];
-        let named = folders.iter().find(|folder| path.starts_with(folder));
-        let named = named.unwrap_or(path).display();
-        let expected = format!("{named} was not written by zoo");
-        assert!(error.starts_with(&expected), "{named}: {error}");
-        assert_eq!(tree(&run), before);
-        // Nor is it recommended.
-        let error = failed(&config, &quiet());
-        has(&error, "is there already");
-        lacks(&error, "--overwrite");
-        for folder in empty {
-            std::fs::create_dir(folder).unwrap();
-        }
-        for (from, to) in &moved {
-            std::fs::rename(to, from).unwrap();
-        }
+        let name = OsStr::from_bytes(b"caf\xe9.txt");
+        refuses(name, &|folder| {
+            std::fs::write(folder.join("runs/small").join(name), "mine").unwrap();
+        });
     }
 }
 
 fn overwrite_spares_files_of_the_config(opened: &Opened) {
-    let folder = Folder::new();
-    let first = config(opened, &folder, &["training.steps = 1"]);
-    train(&first, &quiet()).unwrap();
+    let (folder, _) = trained(opened, &["training.steps = 1"]);
     let run = folder.join("runs/small");
     let mut names = vec![run.join("tokenizer.source.json")];
     assert!(names[0].is_file());
@@ -200,9 +188,10 @@ fn overwrite_spares_files_of_the_config(opened: &Opened) {
 
 /// Also what was left by a process that was killed, and by other commands.
 fn overwrite_removes_what_zoo_wrote(opened: &Opened) {
-    let folder = Folder::new();
-    let config = config(opened, &folder, &["training.steps = 1"]);
+    let (folder, config) = small(opened, &["training.steps = 1"]);
     let run = folder.join("runs/small");
+    // There is nothing to resume yet.
+    has(&failed(&config, &resume()), "there is no config.toml in it");
     // Killed before there was more.
     folder.write("runs/small/lock", "1\n");
     folder.write("runs/small/run.json.partial", "{");
@@ -220,7 +209,7 @@ fn overwrite_removes_what_zoo_wrote(opened: &Opened) {
     ]
     .map(|name| folder.write(&format!("runs/small/{name}"), "old"));
     let error = failed(&config, &quiet());
-    has(&error, "--overwrite");
+    has(&error, "--overwrite deletes it");
     train(&config, &overwrite()).unwrap();
     for path in old {
         assert!(!path.exists(), "{}", path.display());
@@ -229,6 +218,11 @@ fn overwrite_removes_what_zoo_wrote(opened: &Opened) {
     assert!(!run.join("attention.html").exists());
     let checkpoints = folder.run().checkpoints();
     assert_eq!(checkpoints.steps().unwrap(), [1]);
+    // Without its config it is a folder of something else.
+    std::fs::remove_file(run.join("config.toml")).unwrap();
+    for options in [quiet(), overwrite()] {
+        has(&failed(&config, &options), "so it is not overwritten");
+    }
 }
 
 fn stray_files_among_checkpoints_stay(opened: &Opened) {
@@ -289,9 +283,7 @@ fn stray_files_among_checkpoints_stay(opened: &Opened) {
 
 #[cfg(unix)]
 fn unreadable_checkpoints_are_reported(opened: &Opened) {
-    let folder = Folder::new();
-    let config = config(opened, &folder, &["training.steps = 1"]);
-    train(&config, &quiet()).unwrap();
+    let (folder, config) = trained(opened, &["training.steps = 1"]);
     let run = folder.join("runs/small");
     let [checkpoints, hidden] = [run.join("checkpoints"), folder.join("hidden")];
     std::fs::rename(&checkpoints, &hidden).unwrap();
@@ -304,20 +296,17 @@ fn unreadable_checkpoints_are_reported(opened: &Opened) {
     for make in kinds {
         make(&checkpoints);
         let opened_run = folder.run();
+        let open = |which: Which| Trained::open(&run, which, Some(opened.word), &[]);
         let errors = [
-            failed(&config, &resume()),
-            failed(&config, &resume_from(1)),
-            Trained::open(&run, Which::Best, Some(opened.word), &[])
-                .unwrap_err()
-                .to_string(),
-            Trained::open(&run, Which::Step(1), Some(opened.word), &[])
-                .unwrap_err()
-                .to_string(),
-            average(&opened_run, &[1]).unwrap_err().to_string(),
-            opened_run.checkpoints().steps().unwrap_err().to_string(),
+            train(&config, &resume()).unwrap_err(),
+            train(&config, &resume_from(1)).unwrap_err(),
+            open(Which::Best).unwrap_err(),
+            open(Which::Step(1)).unwrap_err(),
+            average(&opened_run, &[1]).unwrap_err(),
+            opened_run.checkpoints().steps().unwrap_err(),
         ];
         let expected = format!("{} cannot be read: ", checkpoints.display());
-        for error in errors {
+        for error in errors.map(|error| error.to_string()) {
             starts(&error, &expected);
             lacks(&error, "--overwrite");
         }
@@ -342,7 +331,6 @@ fn link(target: &str, path: &Path) {
 
 #[cfg(target_os = "linux")]
 fn paths_need_not_be_utf_8(opened: &Opened) {
-    use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
 
     let folder = Folder::new();
@@ -358,9 +346,8 @@ fn paths_need_not_be_utf_8(opened: &Opened) {
     let run = run.to_str().unwrap();
     let attend = zoo(&["attend", run, "--text", "a b", "--to"])
         .arg(&to)
-        .output()
-        .unwrap();
-    succeeded(&attend);
+        .output();
+    succeeded(&attend.unwrap());
     assert!(to.is_file());
     // What must be text is refused.
     for words in [
@@ -370,12 +357,8 @@ fn paths_need_not_be_utf_8(opened: &Opened) {
         &[],
     ] {
         let output = zoo(words).arg(OsStr::from_bytes(b"\xff")).output().unwrap();
-        assert_eq!(
-            output.status.code(),
-            Some(2),
-            "{words:?}: {}",
-            said(&output)
-        );
-        lacks(&said(&output), "panicked");
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+        lacks(&said, "panicked");
     }
 }

@@ -9,17 +9,16 @@ use zoo_backend::{Dtype, Opened};
 use zoo_models::weights::Weights;
 use zoo_train::train;
 
-use crate::support::{Folder, config, config_of, in_half_precisions, quiet, trials};
+use crate::support::{Folder, config_of, in_half_precisions, quiet, trained, trials};
+
+trials! {
+    in_f32:
+    a_device_seed_decides_what_attention_samples,
+    features_are_redrawn_every_so_many_steps,
+}
 
 pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
-    let mut trials = trials!(
-        opened,
-        "numerics",
-        [
-            a_device_seed_decides_what_attention_samples,
-            features_are_redrawn_every_so_many_steps,
-        ]
-    );
+    let mut trials = in_f32(opened);
     trials.extend(in_half_precisions(
         opened,
         "numerics::features_are_redrawn_at_the_same_steps_in",
@@ -74,7 +73,6 @@ fn a_device_seed_decides_what_attention_samples(opened: &Opened) {
 
 /// The random features of every attention in the checkpoint of each step, as their bits.
 fn features(opened: &Opened, precision: Dtype) -> Vec<BTreeMap<String, TensorData>> {
-    let folder = Folder::new();
     let performer = "{ kind = \"performer\", features = 6, redraw = 3 }";
     let [encoder, decoder] =
         ["encoder", "decoder"].map(|part| format!("model.{part}_attention = {performer}"));
@@ -90,8 +88,8 @@ fn features(opened: &Opened, precision: Dtype) -> Vec<BTreeMap<String, TensorDat
         "training.checkpoint_every = 1",
         "training.keep = 7",
     ];
-    let finished = train(&config(opened, &folder, &changes), &quiet()).unwrap();
-    let checkpoints = finished.folder.checkpoints();
+    let (folder, _) = trained(opened, &changes);
+    let checkpoints = folder.run().checkpoints();
     let of_step = |step: usize| {
         let weights = checkpoints.read(step).unwrap().weights;
         let keys = weights.keys().filter(|key| key.contains("features"));

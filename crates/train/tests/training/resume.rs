@@ -1,50 +1,32 @@
 //! A run that was stopped or killed ends as one that never was.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Output};
-use std::time::{Duration, Instant};
 
 use burn_train::Interrupter;
-use libtest_mimic::Trial;
 use serde_json::Value;
 use zoo_backend::{Backend, Opened};
 use zoo_train::{Ending, RunFolder, TrainOptions, train};
 
 use crate::shared::{copy_folder, has};
 use crate::support::{
-    Folder, column, config, config_text, failed, quiet, resume, resume_from, rows, said, seal,
-    succeeded, trials, unsuccessful, zoo, zoo_train,
+    Folder, Running, column, config, failed, quiet, resume, resume_from, rows, said, seal, silent,
+    small, succeeded, trained, trials, unsuccessful, zoo,
 };
 
-/// What depends on the device.
-pub(crate) fn on_devices(opened: &Opened) -> Vec<Trial> {
-    trials!(
-        opened,
-        "resume",
-        [
-            after_kill_it_ends_with_the_same_weights,
-            after_a_polite_stop_it_ends_with_the_same_weights,
-            random_features_are_drawn_anew_at_the_same_steps,
-            a_checkpoint_that_lost_a_part_ends_elsewhere,
-        ]
-    )
+// What depends on the device.
+trials! {
+    on_devices:
+    after_kill_it_ends_with_the_same_weights,
+    after_a_polite_stop_it_ends_with_the_same_weights,
+    random_features_are_drawn_anew_at_the_same_steps,
+    a_checkpoint_that_lost_a_part_ends_elsewhere,
 }
 
-pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
-    trials!(
-        opened,
-        "resume",
-        [
-            #[cfg(unix)]
-            ctrl_c_saves_and_is_told_by_the_exit_code,
-            another_config_is_no_continuation,
-            one_process_learns_in_a_folder_at_a_time,
-        ]
-    )
+trials! {
+    trials:
+    another_config_is_no_continuation,
+    one_process_learns_in_a_folder_at_a_time,
 }
-
-/// How long a test waits for a checkpoint: a software GPU compiles its kernels first.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 fn after_kill_it_ends_with_the_same_weights(opened: &Opened) {
     // Checkpoints at other steps than validations and lines of the log; several epochs.
@@ -53,42 +35,23 @@ fn after_kill_it_ends_with_the_same_weights(opened: &Opened) {
         "training.checkpoint_every = 5",
         "validation.every = 8",
     ];
-    let whole = Folder::new();
-    let path = whole.write("small.toml", config_text(opened, &whole, &steps));
-    succeeded(&zoo_train(&path, &[]));
-
-    let folder = Folder::new();
-    let path = folder.write("small.toml", config_text(opened, &folder, &steps));
-    let path = path.to_str().unwrap();
-    let mut child = zoo(&["train", path, "--plain"])
-        .stdout(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
-    let run = folder.join("runs/small");
-    let start = Instant::now();
-    while !run.join("checkpoints/step-00000005").exists() {
-        assert!(
-            start.elapsed() < PATIENCE,
-            "there is no checkpoint to be killed after"
-        );
-        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    // SIGKILL: nothing can be tidied up.
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let mut whole = Running::begin(opened, &steps, silent);
+    assert_eq!(whole.exit_code(), Some(0));
+    let mut killed = Running::begin(opened, &steps, silent);
+    killed.wait_for(|killed| !killed.steps().is_empty());
+    killed.kill();
 
     // What a write in progress would have left.
-    folder.write(
-        "runs/small/checkpoints/partial-00000010/weights.safetensors",
-        "half",
-    );
-    let output = zoo_train(Path::new(path), &["--resume"]);
+    let partial = "runs/small/checkpoints/partial-00000010";
+    killed
+        .folder
+        .write(&format!("{partial}/weights.safetensors"), "half");
+    let output = killed.again(&["--resume"]);
     succeeded(&output);
     has(&said(&output), "goes on after step");
-    same(opened, &whole, &folder);
-    says_both(&run);
-    assert!(!run.join("checkpoints/partial-00000010").exists());
+    same(opened, &whole.folder, &killed.folder);
+    says_both(&killed.run());
+    assert!(!killed.folder.join(partial).exists());
 }
 
 fn after_a_polite_stop_it_ends_with_the_same_weights(opened: &Opened) {
@@ -107,11 +70,8 @@ fn random_features_are_drawn_anew_at_the_same_steps(opened: &Opened) {
 
 fn after_stop(opened: &Opened, changes: &[&str]) {
     let steps = [&["training.steps = 9", "training.accumulate = 2"], changes].concat();
-    let whole = Folder::new();
-    train(&config(opened, &whole, &steps), &quiet()).unwrap();
-
-    let folder = Folder::new();
-    let config = config(opened, &folder, &steps);
+    let (whole, _) = trained(opened, &steps);
+    let (folder, config) = small(opened, &steps);
     let interrupter = Interrupter::new();
     interrupter.stop(None);
     let asked = TrainOptions {
@@ -211,9 +171,7 @@ fn a_checkpoint_that_lost_a_part_ends_elsewhere(opened: &Opened) {
         "training.keep = 9",
         "schedule.warmup = 0",
     ];
-    let whole = Folder::new();
-    let config = config(opened, &whole, &changes);
-    train(&config, &quiet()).unwrap();
+    let (whole, config) = trained(opened, &changes);
     // After three of its steps, once as it was and once for each part that was lost.
     let resumed = |lose: &dyn Fn(&Path)| {
         let folder = Folder::new();
@@ -228,48 +186,40 @@ fn a_checkpoint_that_lost_a_part_ends_elsewhere(opened: &Opened) {
         distance(&whole.join("runs/small"), &run)
     };
     let before = |name: &str| {
-        whole
-            .join("runs/small/checkpoints/step-00000002")
-            .join(name)
+        let checkpoint = whole.join("runs/small/checkpoints/step-00000002");
+        checkpoint.join(name)
     };
+    let before = &before;
     let whole_one = resumed(&|_| ());
+    let copy = |name: &'static str| {
+        move |checkpoint: &Path| {
+            std::fs::copy(before(name), checkpoint.join(name)).unwrap();
+        }
+    };
+    let empty = |checkpoint: &Path| {
+        let empty = zoo_kernels::AdamConfig::new(zoo_kernels::AdamKind::Adam).init();
+        let bytes = empty.into_bytes().unwrap();
+        std::fs::write(checkpoint.join("optimizer.bpk"), &*bytes).unwrap();
+    };
+    let earlier_position = |checkpoint: &Path| {
+        let read = |path: PathBuf| -> Value {
+            serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+        };
+        let path = checkpoint.join("state.json");
+        let mut state = read(path.clone());
+        let position = read(before("state.json"))["position"].clone();
+        assert_ne!(state["position"], position);
+        state["position"] = position;
+        std::fs::write(path, state.to_string()).unwrap();
+    };
     let lost = [
-        (
-            "weights",
-            resumed(&|checkpoint| {
-                let name = "weights.safetensors";
-                std::fs::copy(before(name), checkpoint.join(name)).unwrap();
-            }),
-        ),
-        (
-            "optimizer",
-            resumed(&|checkpoint| {
-                let empty = zoo_kernels::AdamConfig::new(zoo_kernels::AdamKind::Adam).init();
-                let bytes = empty.into_bytes().unwrap();
-                std::fs::write(checkpoint.join("optimizer.bpk"), &*bytes).unwrap();
-            }),
-        ),
+        ("weights", resumed(&copy("weights.safetensors"))),
+        ("optimizer", resumed(&empty)),
         (
             "optimizer of a step before",
-            resumed(&|checkpoint| {
-                let name = "optimizer.bpk";
-                std::fs::copy(before(name), checkpoint.join(name)).unwrap();
-            }),
+            resumed(&copy("optimizer.bpk")),
         ),
-        (
-            "data order",
-            resumed(&|checkpoint| {
-                let read = |path: PathBuf| -> Value {
-                    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
-                };
-                let path = checkpoint.join("state.json");
-                let mut state = read(path.clone());
-                let position = read(before("state.json"))["position"].clone();
-                assert_ne!(state["position"], position);
-                state["position"] = position;
-                std::fs::write(path, state.to_string()).unwrap();
-            }),
-        ),
+        ("data order", resumed(&earlier_position)),
     ];
     assert!(
         is_same(opened, whole_one),
@@ -284,9 +234,8 @@ fn a_checkpoint_that_lost_a_part_ends_elsewhere(opened: &Opened) {
 }
 
 fn another_config_is_no_continuation(opened: &Opened) {
-    let folder = Folder::new();
     let steps = "training.steps = 1";
-    train(&config(opened, &folder, &[steps]), &quiet()).unwrap();
+    let (folder, _) = trained(opened, &[steps]);
     let other = config(opened, &folder, &[steps, "optimizer.learning_rate = 0.5"]);
     let error = failed(&other, &resume());
     has(&error, "optimizer differs");
@@ -296,67 +245,11 @@ fn another_config_is_no_continuation(opened: &Opened) {
     assert_eq!(train(&longer, &resume()).unwrap().steps, 2);
 }
 
-/// A run in a process of its own that would go on for long, and has a checkpoint.
-struct Running {
-    folder: Folder,
-    child: Child,
-}
-
-impl Running {
-    fn begin(opened: &Opened) -> Self {
-        let folder = Folder::new();
-        let changes = ["training.steps = 200000", "training.checkpoint_every = 1"];
-        folder.write("small.toml", config_text(opened, &folder, &changes));
-        let child = zoo(&["train", folder.join("small.toml").to_str().unwrap()])
-            .arg("--plain")
-            .stdout(std::process::Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut running = Self { folder, child };
-        let start = Instant::now();
-        let has_none = |run: RunFolder| run.checkpoints().steps().unwrap().is_empty();
-        while RunFolder::existing(&running.run()).map_or(true, has_none) {
-            assert!(start.elapsed() < PATIENCE, "there is no checkpoint");
-            assert!(running.goes_on(), "it ended by itself");
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        running
-    }
-
-    fn run(&self) -> PathBuf {
-        self.folder.join("runs/small")
-    }
-
-    fn goes_on(&mut self) -> bool {
-        self.child.try_wait().unwrap().is_none()
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    /// Another process on the same run.
-    fn again(&self, flags: &[&str]) -> Output {
-        zoo_train(&self.folder.join("small.toml"), flags)
-    }
-
-    /// The same, which goes on and is done at once.
-    fn resumed(&self) -> Output {
-        self.again(&["--resume", "--set", "training.steps=1"])
-    }
-}
-
-/// A test that fails leaves no process behind.
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 fn one_process_learns_in_a_folder_at_a_time(opened: &Opened) {
-    let mut running = Running::begin(opened);
+    // It would go on for long.
+    let changes = ["training.steps = 200000", "training.checkpoint_every = 1"];
+    let mut running = Running::begin(opened, &changes, silent);
+    running.wait_for(|running| !running.steps().is_empty());
     let run = running.run();
     let refusals = ["--resume", "--overwrite"].map(|flag| running.again(&[flag]));
     // Using what is there so far is nobody's loss.
@@ -376,19 +269,5 @@ fn one_process_learns_in_a_folder_at_a_time(opened: &Opened) {
     }
     succeeded(&inspected);
     // A process that was killed has nothing any more.
-    let output = running.resumed();
-    succeeded(&output);
-}
-
-#[cfg(unix)]
-fn ctrl_c_saves_and_is_told_by_the_exit_code(opened: &Opened) {
-    let mut running = Running::begin(opened);
-    let signal = format!("kill -INT {}", running.child.id());
-    let sent = std::process::Command::new("sh")
-        .args(["-c", &signal])
-        .status();
-    assert!(sent.unwrap().success());
-    assert_eq!(running.child.wait().unwrap().code(), Some(130));
-    let output = running.resumed();
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    succeeded(&running.again(&["--resume", "--set", "training.steps=1"]));
 }

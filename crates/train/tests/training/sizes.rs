@@ -2,24 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-use libtest_mimic::Trial;
 use zoo_backend::Opened;
 use zoo_config::{Config, ConfigError};
 use zoo_train::{Ending, TrainError, train};
 
 use crate::shared::{has, lacks};
-use crate::support::{Folder, config, quiet, said, trials, zoo};
+use crate::support::{Folder, quiet, said, small, trials, zoo};
 
-pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
-    trials!(
-        opened,
-        "sizes",
-        [
-            what_has_no_room_is_refused_before_anything_is_created,
-            out_of_range_is_told_by_the_program,
-            endless_epochs_and_batches_begin_at_once,
-        ]
-    )
+trials! {
+    trials:
+    what_has_no_room_is_refused_before_anything_is_created,
+    out_of_range_is_told_by_the_program,
+    endless_epochs_and_batches_begin_at_once,
 }
 
 /// On a backend of the CPU, whichever is tested: no device is opened for it.
@@ -104,17 +98,13 @@ fn out_of_range_is_told_by_the_program(_: &Opened) {
 /// A batch has no more examples than there are, and epochs are not counted one by one.
 fn endless_epochs_and_batches_begin_at_once(opened: &Opened) {
     for batch_by in ["examples", "tokens"] {
-        let folder = Folder::new();
         let by = format!("training.batch_by = \"{batch_by}\"");
-        let config = config(
-            opened,
-            &folder,
-            &[
-                "training.epochs = 100000000",
-                "training.batch_size = 1073741824",
-                &by,
-            ],
-        );
+        let changes = [
+            "training.epochs = 100000000",
+            "training.batch_size = 1073741824",
+            &by,
+        ];
+        let (_folder, config) = small(opened, &changes);
         let options = quiet();
         options.interrupter.stop(Some("after the first step"));
         let start = Instant::now();

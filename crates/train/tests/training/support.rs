@@ -1,29 +1,34 @@
 //! Small runs, in folders that go away.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
 use zoo_backend::{Dtype, Opened};
 use zoo_config::{Config, Override};
 use zoo_train::{RunFolder, TrainOptions, train};
 
-/// The tests of a module, by the names of their functions.
+pub(crate) use crate::shared::Folder;
+
+/// Declares a function that returns the tests of a module, by the names of their functions.
 macro_rules! trials {
-    ($opened:expr, $module:literal, [$($(#[$meta:meta])* $test:ident),* $(,)?]) => {
-        vec![$(
-            $(#[$meta])*
-            $crate::support::trial($opened, concat!($module, "::", stringify!($test)), $test)
-        ),*]
+    ($function:ident: $($(#[$meta:meta])* $test:ident),* $(,)?) => {
+        pub(crate) fn $function(opened: &zoo_backend::Opened) -> Vec<libtest_mimic::Trial> {
+            vec![$(
+                $(#[$meta])*
+                $crate::support::trial(opened, module_path!(), stringify!($test), $test)
+            ),*]
+        }
     };
 }
 pub(crate) use trials;
 
 /// A test on a device.
-pub(crate) fn trial(opened: &Opened, name: &str, test: fn(&Opened)) -> Trial {
+pub(crate) fn trial(opened: &Opened, module: &str, name: &str, test: fn(&Opened)) -> Trial {
     let opened = opened.clone();
-    Trial::test(name, move || {
+    let module = module.rsplit("::").next().unwrap_or_default();
+    Trial::test(format!("{module}::{name}"), move || {
         test(&opened);
         Ok(())
     })
@@ -92,40 +97,10 @@ pub(crate) fn failed(config: &Config, options: &TrainOptions) -> String {
     train(config, options).unwrap_err().to_string()
 }
 
-/// A folder of a test's own.
-pub(crate) struct Folder(PathBuf);
-
 impl Folder {
-    pub(crate) fn new() -> Self {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("zoo-training-{}-{count}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    pub(crate) fn join(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
     /// The run `small` in it.
     pub(crate) fn run(&self) -> RunFolder {
         RunFolder::existing(&self.join("runs/small")).unwrap()
-    }
-
-    /// Writes a file into it.
-    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, text).unwrap();
-        path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -172,6 +147,20 @@ pub(crate) fn config(opened: &Opened, folder: &Folder, changes: &[&str]) -> Conf
     config.unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
+/// A folder of its own, and the config of a run in it.
+pub(crate) fn small(opened: &Opened, changes: &[&str]) -> (Folder, Config) {
+    let folder = Folder::new();
+    let config = config(opened, &folder, changes);
+    (folder, config)
+}
+
+/// The same, when the run is over.
+pub(crate) fn trained(opened: &Opened, changes: &[&str]) -> (Folder, Config) {
+    let (folder, config) = small(opened, changes);
+    train(&config, &quiet()).unwrap_or_else(|error| panic!("{error}"));
+    (folder, config)
+}
+
 /// The numbers of a column of `train.csv` or `valid.csv`.
 pub(crate) fn column(table: &Path, name: &str) -> Vec<f64> {
     let text = std::fs::read_to_string(table).unwrap();
@@ -209,6 +198,90 @@ pub(crate) fn unsuccessful(output: &Output) {
 pub(crate) fn zoo_train(path: &Path, more: &[&str]) -> Output {
     let words = [&["train", path.to_str().unwrap(), "--plain"], more].concat();
     zoo(&words).output().unwrap()
+}
+
+/// How long a test waits for a run: a software GPU compiles its kernels first.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+
+/// A run in a process of its own.
+pub(crate) struct Running {
+    pub(crate) folder: Folder,
+    pub(crate) child: Child,
+}
+
+impl Running {
+    /// Starts a command for a config with these changes.
+    pub(crate) fn begin(
+        opened: &Opened,
+        changes: &[&str],
+        command: impl FnOnce(&str) -> Command,
+    ) -> Self {
+        let folder = Folder::new();
+        let path = folder.write("small.toml", config_text(opened, &folder, changes));
+        let child = command(path.to_str().unwrap()).spawn().unwrap();
+        Self { folder, child }
+    }
+
+    pub(crate) fn run(&self) -> PathBuf {
+        self.folder.join("runs/small")
+    }
+
+    /// The steps that there are checkpoints of.
+    pub(crate) fn steps(&self) -> Vec<usize> {
+        let run = RunFolder::existing(&self.run());
+        run.map_or(vec![], |run| run.checkpoints().steps().unwrap())
+    }
+
+    pub(crate) fn goes_on(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Waits for something that a run does before it ends.
+    pub(crate) fn wait_for(&mut self, is_there: impl Fn(&Self) -> bool) {
+        let start = Instant::now();
+        while !is_there(self) {
+            assert!(start.elapsed() < PATIENCE, "it takes too long");
+            assert!(self.goes_on(), "it ended by itself");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[cfg(unix)]
+    pub(crate) fn signal(&self, name: &str) {
+        let kill = format!("kill -{name} {}", self.child.id());
+        let sent = Command::new("sh").args(["-c", &kill]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// SIGKILL: nothing can be tidied up.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub(crate) fn exit_code(&mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+
+    /// Another process on the same run.
+    pub(crate) fn again(&self, flags: &[&str]) -> Output {
+        zoo_train(&self.folder.join("small.toml"), flags)
+    }
+}
+
+/// A test that fails leaves no process behind.
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// `zoo train` without its output.
+pub(crate) fn silent(path: &str) -> Command {
+    let mut command = zoo(&["train", path, "--plain"]);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command
 }
 
 /// The rows of a run's `metrics.jsonl`, without what depends on the clock. Numbers are as they are

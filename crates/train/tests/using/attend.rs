@@ -8,7 +8,7 @@ use zoo_train::cli::attend::Attend;
 use zoo_train::{Side, Trained, Which};
 use zoo_viz::Part;
 
-use crate::runs::{Kind, Runs, printed, refused};
+use crate::runs::{Kind, Runs};
 use crate::shared::has;
 
 /// What depends on the device: the weights.
@@ -59,8 +59,8 @@ fn texts() -> [(Kind, &'static str, &'static [&'static str]); 5] {
 
 fn page(runs: &Runs, kind: Kind, text: &str) -> PathBuf {
     let to = runs.file(&format!("{kind:?}.html"));
-    let run = runs.word(kind);
-    let said = printed::<Attend>(&[&run, "--text", text, "--to", to.to_str().unwrap()]);
+    let words = ["--text", text, "--to", to.to_str().unwrap()];
+    let said = runs.printed::<Attend>(kind, &words);
     assert_eq!(said, format!("{}\n", to.display()));
     to
 }
@@ -75,8 +75,7 @@ fn every_model(runs: &Runs) {
         assert!(html.contains(&name), "{kind:?}");
     }
     // Without another place, it is beside the run.
-    let run = runs.word(Kind::Gpt);
-    printed::<Attend>(&[&run, "--text", "to be"]);
+    runs.printed::<Attend>(Kind::Gpt, &["--text", "to be"]);
     assert!(runs.run(Kind::Gpt).join("attention.html").is_file());
 }
 
@@ -108,19 +107,9 @@ fn given_target(runs: &Runs) {
 }
 
 fn picture(runs: &Runs) {
-    let run = runs.word(Kind::Seq2Seq);
     let [svg, png] = ["one.svg", "one.png"].map(|name| runs.file(name).display().to_string());
-    let words = [
-        run.as_str(),
-        "--text",
-        "a b",
-        "--svg",
-        &svg,
-        "--png",
-        &png,
-        "--dark",
-    ];
-    let said = printed::<Attend>(&words);
+    let words = ["--text", "a b", "--svg", &svg, "--png", &png, "--dark"];
+    let said = runs.printed::<Attend>(Kind::Seq2Seq, &words);
     assert_eq!(said, format!("{svg}\n{png}\n"), "no page was asked for");
     assert!(std::fs::read_to_string(&svg).unwrap().starts_with("<svg"));
     assert!(std::fs::read(&png).unwrap().starts_with(b"\x89PNG"));
@@ -170,8 +159,7 @@ fn refusals(runs: &Runs) {
             "a document is shown as a page",
         ),
     ] {
-        let run = runs.word(kind);
-        let said = refused::<Attend>(&[&[run.as_str()][..], &words[..]].concat());
+        let said = runs.refused::<Attend>(kind, &words);
         assert!(said.contains(part), "{kind:?} {words:?}: {said}");
     }
     assert!(!Path::new(&to).exists());

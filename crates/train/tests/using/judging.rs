@@ -2,13 +2,14 @@
 
 use libtest_mimic::Trial;
 use serde_json::Value;
-use zoo_models::{Classifier, Han, Transformer};
+use zoo_config::Data;
+use zoo_data::tasks::{Arrangement, Generate};
 use zoo_train::cli::classify::Classify;
 use zoo_train::cli::eval::Eval;
 use zoo_train::cli::translate::Translate;
-use zoo_train::{Classification, Task, Trained, Translation, Which};
+use zoo_train::{Trained, Which};
 
-use crate::runs::{Kind, Runs, printed, refused};
+use crate::runs::{Kind, Runs};
 use crate::shared::has;
 
 pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
@@ -21,13 +22,8 @@ pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
     ]
 }
 
-fn eval(runs: &Runs, kind: Kind, words: &[&str]) -> String {
-    let run = runs.word(kind);
-    printed::<Eval>(&[&[run.as_str()][..], words].concat())
-}
-
 fn json(runs: &Runs, kind: Kind, words: &[&str]) -> Value {
-    let text = eval(runs, kind, &[words, &["--json"]].concat());
+    let text = runs.printed::<Eval>(kind, &[words, &["--json"]].concat());
     serde_json::from_str(&text).unwrap()
 }
 
@@ -57,14 +53,16 @@ fn says_what_training_said(runs: &Runs) {
 
 fn other_files(runs: &Runs) {
     let config = runs.finished(Kind::Transformer).folder.config().unwrap();
-    let parts = Translation::<Transformer>::read(&config, &mut |_| ()).unwrap();
+    let Data::Copy(data) = &config.data else {
+        panic!("{:?}", config.data);
+    };
+    let parts = Arrangement::Copy.generate(data, config.run.seed).unwrap();
     let lines = |text: fn(&zoo_data::Pair) -> &String| {
         let lines: Vec<&str> = parts.test.iter().map(|pair| text(pair).as_str()).collect();
         lines.join("\n") + "\n"
     };
-    let source = runs.written("eval.source", lines(|pair| &pair.source));
-    let target = runs.written("eval.target", lines(|pair| &pair.target));
-    let [source, target] = [source, target].map(|path| path.display().to_string());
+    let source = runs.given("eval.source", lines(|pair| &pair.source));
+    let target = runs.given("eval.target", lines(|pair| &pair.target));
     let hypotheses = runs.file("eval.hypotheses").display().to_string();
     let own = json(runs, Kind::Transformer, &["--part", "test"]);
     let words = [
@@ -80,21 +78,20 @@ fn other_files(runs: &Runs) {
         assert_eq!(given[key], own[key], "{key}");
     }
     // What was written there is what is written otherwise.
-    let run = runs.word(Kind::Transformer);
-    let written = printed::<Translate>(&[&run, "--file", &source]);
+    let written = runs.printed::<Translate>(Kind::Transformer, &["--file", &source]);
     assert_eq!(std::fs::read_to_string(&hypotheses).unwrap(), written);
 
     let words = ["--bleu-tokenize", "char", "--lowercase"];
     let other = json(runs, Kind::Transformer, &words);
     let signature = other["bleu_details"]["signature"].as_str().unwrap();
     has(signature, "case:lc|eff:no|tok:char");
-    let plain = runs.written("eval.txt", "a b c").display().to_string();
-    let said = refused::<Eval>(&[&run, "--text", &plain]);
+    let plain = runs.given("eval.txt", "a b c");
+    let said = runs.refused::<Eval>(Kind::Transformer, &["--text", &plain]);
     has(&said, "it takes --source FILE with --target FILE");
 }
 
 fn tables(runs: &Runs) {
-    let text = eval(runs, Kind::Transformer, &["--samples", "1"]);
+    let text = runs.printed::<Eval>(Kind::Transformer, &["--samples", "1"]);
     for part in [
         "test data: 6 examples",
         "BLEU|nrefs:1|case:mixed|eff:no|tok:none|smooth:exp|version:",
@@ -106,7 +103,7 @@ fn tables(runs: &Runs) {
     ] {
         has(&text, part);
     }
-    let text = eval(runs, Kind::Classifier, &["--part", "valid"]);
+    let text = runs.printed::<Eval>(Kind::Classifier, &["--part", "valid"]);
     for part in [
         "validation data: 6 examples",
         "class  precision  recall",
@@ -116,18 +113,20 @@ fn tables(runs: &Runs) {
     ] {
         has(&text, part);
     }
-    assert!(eval(runs, Kind::Gpt, &[]).contains("bits a token"));
+    has(&runs.printed::<Eval>(Kind::Gpt, &[]), "bits a token");
 }
 
 fn classify(runs: &Runs) {
     let finished = runs.finished(Kind::Classifier);
     let config = finished.folder.config().unwrap();
-    let parts = Classification::<Classifier>::read(&config, &mut |_| ()).unwrap();
+    let Data::ListOps(data) = &config.data else {
+        panic!("{:?}", config.data);
+    };
+    let parts = data.generate(config.run.seed).unwrap();
     let lines: Vec<&str> = parts.test.iter().map(|it| it.text.as_str()).collect();
-    let file = runs.written("classify.txt", lines.join("\n\n"));
-    let file = file.display().to_string();
-    let run = runs.word(Kind::Classifier);
-    let text = printed::<Classify>(&[&run, "--file", &file, "--json", "--top", "99"]);
+    let file = runs.given("classify.txt", lines.join("\n\n"));
+    let words = ["--file", &file, "--json", "--top", "99"];
+    let text = runs.printed::<Classify>(Kind::Classifier, &words);
     let mut right = 0;
     for (at, line) in text.lines().enumerate() {
         let value: Value = serde_json::from_str(line).unwrap();
@@ -148,7 +147,7 @@ fn classify(runs: &Runs) {
     let accuracy = test.value(zoo_config::Metric::Accuracy).unwrap();
     assert_eq!(right as f64 / parts.test.len() as f64, accuracy);
 
-    let text = printed::<Classify>(&[&run, "--file", &file, "--top", "2"]);
+    let text = runs.printed::<Classify>(Kind::Classifier, &["--file", &file, "--top", "2"]);
     let first: Vec<&str> = text.lines().next().unwrap().split('\t').collect();
     assert_eq!(
         first.len(),
@@ -158,17 +157,12 @@ fn classify(runs: &Runs) {
 }
 
 fn documents(runs: &Runs) {
-    let config = runs.finished(Kind::Han).folder.config().unwrap();
-    let parts = Classification::<Han>::read(&config, &mut |_| ()).unwrap();
-    let document = &parts.test[0].text;
-    assert!(document.contains('\n'), "{document}");
-    let file = runs.written("document.txt", document).display().to_string();
-    let run = runs.word(Kind::Han);
-    let text = printed::<Classify>(&[&run, "--file", &file, "--whole", "--top", "1"]);
+    let document = "one two three .\nfour five .";
+    let file = runs.given("document.txt", document);
+    let words = ["--file", &file, "--whole", "--top", "1"];
+    let text = runs.printed::<Classify>(Kind::Han, &words);
     let trained = Trained::open(runs.run(Kind::Han), Which::Best, None, &[]).unwrap();
-    let classifier = trained.classifier().unwrap();
-    let told = classifier.classify(&trained, &[document], &mut |_| ());
-    let told = told.unwrap();
+    let told = trained.classify(&[document], &mut |_| ()).unwrap();
     let (label, share) = &told[0].classes[0];
     assert_eq!(text, format!("{label}\t{share:.4}\n"));
 }

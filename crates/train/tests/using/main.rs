@@ -30,9 +30,7 @@ fn main() -> ExitCode {
         Err(failure) => return failure,
     };
     let runs = Runs::new(opened);
-    let done = libtest_mimic::run(&arguments, trials(&runs)).exit_code();
-    runs.remove();
-    done
+    libtest_mimic::run(&arguments, trials(&runs)).exit_code()
 }
 
 fn trials(runs: &Runs) -> Vec<Trial> {

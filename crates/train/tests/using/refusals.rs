@@ -22,45 +22,31 @@ pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
 
 fn no_run(runs: &Runs) {
     let nowhere = runs.file("nowhere").display().to_string();
-    for said in [
-        refused::<Translate>(&[&nowhere]),
-        refused::<Eval>(&[&nowhere]),
-    ] {
-        has(
-            &said,
-            "is no folder of a run: there is no config.toml in it; `zoo train CONFIG`",
-        );
-    }
-    let said = refused::<Inspect>(&[&nowhere]);
-    ends(
-        &said,
-        "give the folder of a run or of a checkpoint, or a file of weights",
-    );
+    let nowhere = &[nowhere.as_str()];
+    let expected = "is no folder of a run: there is no config.toml in it; `zoo train CONFIG`";
+    has(&refused::<Translate>(nowhere), expected);
+    has(&refused::<Eval>(nowhere), expected);
+    let expected = "give the folder of a run or of a checkpoint, or a file of weights";
+    ends(&refused::<Inspect>(nowhere), expected);
 }
 
 fn other_kind(runs: &Runs) {
-    let [pairs, text, classes] = [Kind::Transformer, Kind::Gpt, Kind::Han].map(|it| runs.word(it));
-    let file = runs.written("kind.txt", "a\n").display().to_string();
-    let said = refused::<Translate>(&[&text, "--file", &file]);
-    ends(
-        &said,
-        "is a gpt, which cannot translate; `zoo generate` goes on with a text by it",
-    );
-    let said = refused::<Classify>(&[&pairs, "--file", &file]);
-    has(
-        &said,
-        "is a transformer, which cannot classify; `zoo translate`",
-    );
-    let said = refused::<Generate>(&[&classes]);
+    let file = runs.given("kind.txt", "a\n");
+    let said = runs.refused::<Translate>(Kind::Gpt, &["--file", &file]);
+    let expected = "is a gpt, which cannot translate; `zoo generate` goes on with a text by it";
+    ends(&said, expected);
+    let said = runs.refused::<Classify>(Kind::Transformer, &["--file", &file]);
+    let expected = "is a transformer, which cannot classify; `zoo translate`";
+    has(&said, expected);
+    let said = runs.refused::<Generate>(Kind::Han, &[]);
     has(&said, "is a han, which cannot generate; `zoo classify`");
     let hypotheses = runs.file("none.txt").display().to_string();
-    let said = refused::<Eval>(&[&classes, "--hypotheses", &hypotheses]);
+    let said = runs.refused::<Eval>(Kind::Han, &["--hypotheses", &hypotheses]);
     has(&said, "a han writes no text");
 }
 
 fn no_checkpoint(runs: &Runs) {
-    let run = runs.word(Kind::Transformer);
-    let said = refused::<Translate>(&[&run, "--checkpoint", "3"]);
+    let said = runs.refused::<Translate>(Kind::Transformer, &["--checkpoint", "3"]);
     ends(
         &said,
         "has no checkpoint of step 3; it has those of 2, 4, 6",
@@ -68,13 +54,12 @@ fn no_checkpoint(runs: &Runs) {
 }
 
 fn nothing_to_read(runs: &Runs) {
-    let run = runs.word(Kind::Transformer);
-    let blank = runs.written("blank.txt", "\n").display().to_string();
-    let said = refused::<Translate>(&[&run, "--file", &blank]);
+    let blank = runs.given("blank.txt", "\n");
+    let said = runs.refused::<Translate>(Kind::Transformer, &["--file", &blank]);
     ends(&said, "blank.txt has no examples");
     let missing = runs.file("missing.txt").display().to_string();
-    let said = refused::<Translate>(&[&run, "--file", &missing]);
+    let said = runs.refused::<Translate>(Kind::Transformer, &["--file", &missing]);
     has(&said, "missing.txt");
-    let said = refused::<Attend>(&[&run, "--text", " "]);
+    let said = runs.refused::<Attend>(Kind::Transformer, &["--text", " "]);
     assert_eq!(said, "there is nothing to look at: --text has no tokens");
 }

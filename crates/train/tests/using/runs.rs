@@ -1,6 +1,5 @@
 //! A small run of every kind of model, trained once and used by all tests.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -8,7 +7,10 @@ use clap::{Args, Parser};
 use libtest_mimic::Trial;
 use zoo_backend::{Backend, Opened};
 use zoo_config::Config;
-use zoo_train::{Finished, TrainError, TrainOptions, cli, train};
+use zoo_train::cli::Command;
+use zoo_train::{Finished, TrainError, TrainOptions, train};
+
+use crate::shared::Folder;
 
 /// A model of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,24 +28,17 @@ pub(crate) struct Runs(Arc<Inner>);
 
 struct Inner {
     opened: Opened,
-    folder: PathBuf,
+    folder: Folder,
     trained: [OnceLock<Finished>; 5],
 }
 
 impl Runs {
     pub(crate) fn new(opened: Opened) -> Self {
-        let name = format!("zoo-using-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).unwrap();
         Self(Arc::new(Inner {
             opened,
-            folder,
+            folder: Folder::new(),
             trained: Default::default(),
         }))
-    }
-
-    pub(crate) fn remove(&self) {
-        let _ = std::fs::remove_dir_all(&self.0.folder);
     }
 
     /// What they are trained on.
@@ -67,9 +62,7 @@ impl Runs {
 
     /// The same with something in it.
     pub(crate) fn written(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.file(name);
-        std::fs::write(&path, text).unwrap();
-        path
+        self.0.folder.write(name, text)
     }
 
     /// What came of the training.
@@ -91,6 +84,23 @@ impl Runs {
     /// The same as an argument.
     pub(crate) fn word(&self, kind: Kind) -> String {
         self.run(kind).display().to_string()
+    }
+
+    /// What a command printed, used with a run.
+    #[track_caller]
+    pub(crate) fn printed<C: Command>(&self, kind: Kind, words: &[&str]) -> String {
+        printed::<C>(&[&[self.word(kind).as_str()], words].concat())
+    }
+
+    /// What a command was refused with, used with a run.
+    #[track_caller]
+    pub(crate) fn refused<C: Command>(&self, kind: Kind, words: &[&str]) -> String {
+        refused::<C>(&[&[self.word(kind).as_str()], words].concat())
+    }
+
+    /// A file of a test's own with something in it, as an argument.
+    pub(crate) fn given(&self, name: &str, text: impl AsRef<[u8]>) -> String {
+        self.written(name, text).display().to_string()
     }
 
     fn config(&self, kind: Kind) -> Config {
@@ -141,31 +151,6 @@ impl Runs {
         Config::parse("small.toml", &text, &[]).unwrap_or_else(|error| panic!("{error}\n{text}"))
     }
 }
-
-/// A command of the program that writes to something.
-pub(crate) trait Command: Args {
-    fn run(self, out: &mut dyn Write) -> Result<(), TrainError>;
-}
-
-macro_rules! commands {
-    ($($command:ty),*) => {
-        $(impl Command for $command {
-            fn run(self, out: &mut dyn Write) -> Result<(), TrainError> {
-                self.run(out)
-            }
-        })*
-    };
-}
-commands!(
-    cli::attend::Attend,
-    cli::average::Average,
-    cli::classify::Classify,
-    cli::eval::Eval,
-    cli::generate::Generate,
-    cli::inspect::Inspect,
-    cli::new::New,
-    cli::translate::Translate
-);
 
 #[derive(Parser)]
 struct Line<A: Args> {

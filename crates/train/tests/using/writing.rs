@@ -4,7 +4,7 @@ use libtest_mimic::Trial;
 use zoo_train::cli::generate::Generate;
 use zoo_train::cli::translate::Translate;
 
-use crate::runs::{Kind, Runs, printed, refused, run};
+use crate::runs::{Kind, Runs, run};
 use crate::shared::{has, starts};
 
 pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
@@ -20,20 +20,18 @@ pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
 }
 
 fn translate(runs: &Runs, words: &[&str]) -> String {
-    let run = runs.word(Kind::Transformer);
-    printed::<Translate>(&[&[run.as_str()][..], words].concat())
+    runs.printed::<Translate>(Kind::Transformer, words)
 }
 
 fn a_line_for_each(runs: &Runs) {
-    let file = runs.written("lines.txt", "a b\n\nc a d b\n  \nd\n");
-    let file = file.display().to_string();
+    let file = runs.given("lines.txt", "a b\n\nc a d b\n  \nd\n");
     let all = translate(runs, &["--file", &file]);
     let lines: Vec<&str> = all.lines().collect();
     assert_eq!(lines.len(), 5, "{all}");
     assert!(lines[1].is_empty() && lines[3].is_empty(), "{all}");
     // What is beside a line changes nothing.
     for (at, line) in [(0, "a b"), (2, "c a d b"), (4, "d")] {
-        let alone = runs.written("line.txt", line).display().to_string();
+        let alone = runs.given("line.txt", line);
         let alone = translate(runs, &["--file", &alone]);
         assert_eq!(alone.trim_end_matches('\n'), lines[at]);
     }
@@ -46,10 +44,7 @@ fn a_line_for_each(runs: &Runs) {
 }
 
 fn the_best(runs: &Runs) {
-    let file = runs
-        .written("best.txt", "a b\n\nc a\n")
-        .display()
-        .to_string();
+    let file = runs.given("best.txt", "a b\n\nc a\n");
     let words = ["--file", &file, "--beams", "3", "--n-best", "2"];
     let text = translate(runs, &words);
     let lines: Vec<Vec<&str>> = text
@@ -72,10 +67,7 @@ fn the_best(runs: &Runs) {
 }
 
 fn too_long(runs: &Runs) {
-    let file = runs
-        .written("long.txt", "a b\na b c d a b c\nc\n")
-        .display()
-        .to_string();
+    let file = runs.given("long.txt", "a b\na b c d a b c\nc\n");
     let (done, text) = run::<Translate>(&[&runs.word(Kind::Transformer), "--file", &file]);
     let said = done.unwrap_err().to_string();
     starts(&said, "a line was too long");
@@ -84,22 +76,13 @@ fn too_long(runs: &Runs) {
 }
 
 fn seq2seq(runs: &Runs) {
-    let run = runs.word(Kind::Seq2Seq);
-    let file = runs
-        .written("to-seq2seq.txt", "a b\nd\n")
-        .display()
-        .to_string();
-    assert_eq!(
-        printed::<Translate>(&[&run, "--file", &file])
-            .lines()
-            .count(),
-        2
-    );
+    let file = runs.given("to-seq2seq.txt", "a b\nd\n");
+    let text = runs.printed::<Translate>(Kind::Seq2Seq, &["--file", &file]);
+    assert_eq!(text.lines().count(), 2);
 }
 
 fn generate(runs: &Runs, words: &[&str]) -> String {
-    let run = runs.word(Kind::Gpt);
-    printed::<Generate>(&[&[run.as_str()][..], words].concat())
+    runs.printed::<Generate>(Kind::Gpt, words)
 }
 
 fn goes_on(runs: &Runs) {
@@ -139,12 +122,18 @@ fn goes_on_and_on(runs: &Runs) {
 }
 
 fn cannot_go_on(runs: &Runs) {
-    let run = runs.word(Kind::Gpt);
     let long = "to be or not to be, that is";
-    let said = refused::<Generate>(&[&run, "--prompt", long]);
-    has(&said, "27 tokens, and the model has positions for 16");
-    let said = refused::<Generate>(&[&run, "--prompt", ""]);
-    has(&said, "has no tokens");
-    let said = refused::<Generate>(&[&run, "--prompt", "a", "--top-p", "2"]);
-    assert_eq!(said, "decoding: top_p must be above 0 and at most 1, got 2");
+    for (words, expected) in [
+        (
+            &["--prompt", long][..],
+            "27 tokens, and the model has positions for 16",
+        ),
+        (&["--prompt", ""], "has no tokens"),
+        (
+            &["--prompt", "a", "--top-p", "2"],
+            "decoding: top_p must be above 0 and at most 1, got 2",
+        ),
+    ] {
+        has(&runs.refused::<Generate>(Kind::Gpt, words), expected);
+    }
 }
