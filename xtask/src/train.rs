@@ -2,49 +2,25 @@
 //! `cargo xtask zoo` builds the same program and starts it with whatever it is given.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::Result;
 use clap::Args;
-use zoo_config::{Config, Override};
 use zoo_spec::BackendWord;
 
+use self::arguments::TrainArguments;
 use crate::backends::Backends;
 use crate::program;
 
+// The flags of `zoo train`. Most of them are for the program alone to read.
+#[allow(dead_code)]
+#[path = "../../crates/train/src/cli/arguments.rs"]
+mod arguments;
+
 #[derive(Args)]
 pub(crate) struct Train {
-    /// The TOML file of the run: configs/transformer-reverse.toml
-    config: PathBuf,
-
-    /// Another backend than the config's: flex, ndarray, wgpu, wgpu:1, tch-cpu, tch-cuda ...
-    #[arg(long, value_name = "WORD")]
-    backend: Option<BackendWord>,
-
-    /// Change a key of the config for this run: model.layers=4; as often as needed
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
-
-    /// Print the config with every default and these changes in it, and stop
-    #[arg(long, conflicts_with_all = ["resume", "overwrite", "plain"])]
-    print_config: bool,
-
-    /// Go on with a run that was stopped
-    #[arg(long, conflicts_with = "overwrite")]
-    resume: bool,
-
-    /// Go on from this step, not from the last checkpoint
-    #[arg(long, requires = "resume", value_name = "N")]
-    step: Option<usize>,
-
-    /// Begin anew where there is a run already, which is lost
-    #[arg(long)]
-    overwrite: bool,
-
-    /// A line now and then instead of the dashboard
-    #[arg(long)]
-    plain: bool,
+    #[command(flatten)]
+    arguments: TrainArguments,
 
     /// Install a missing software Vulkan driver (as root on Debian and its kin)
     #[arg(long)]
@@ -54,52 +30,15 @@ pub(crate) struct Train {
 impl Train {
     pub(crate) fn run(&self) -> Result<()> {
         // Everything a person can get wrong, before anything slow.
-        let overrides = self.overrides()?;
-        let config = Config::read(&self.config, &overrides)?;
-        if self.print_config {
+        let config = self.arguments.read_config()?;
+        if self.arguments.print_config {
             print!("{}", config.to_toml());
             return Ok(());
         }
-        config.check_files(&self.config, &overrides, self.resume)?;
-
-        start(config.backend.word, self.install, &self.arguments())
-    }
-
-    fn overrides(&self) -> Result<Vec<Override>> {
-        let mut overrides = Vec::new();
-        for text in &self.set {
-            overrides.push(Override::set(text)?);
-        }
-        // The flag of its own counts more than a --set of the same key.
-        if let Some(word) = self.backend.map(|word| word.to_string()) {
-            let flag = format!("--backend {word}");
-            overrides.push(Override::flag(&flag, "backend.word", &word));
-        }
-        Ok(overrides)
-    }
-
-    /// The same, for the program.
-    fn arguments(&self) -> Vec<OsString> {
-        let mut arguments: Vec<OsString> = vec!["train".into(), self.config.clone().into()];
-        if let Some(word) = self.backend {
-            arguments.extend(["--backend".into(), word.to_string().into()]);
-        }
-        for text in &self.set {
-            arguments.extend(["--set".into(), text.into()]);
-        }
-        if let Some(step) = self.step {
-            arguments.extend(["--step".into(), step.to_string().into()]);
-        }
-        for (given, flag) in [
-            (self.resume, "--resume"),
-            (self.overwrite, "--overwrite"),
-            (self.plain, "--plain"),
-        ] {
-            if given {
-                arguments.push(flag.into());
-            }
-        }
-        arguments
+        // The program is told what we were told, but for the flag of our own.
+        let words = std::env::args_os().skip(1);
+        let words: Vec<OsString> = words.filter(|word| word != "--install").collect();
+        start(config.backend.word, self.install, &words)
     }
 }
 

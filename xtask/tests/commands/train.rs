@@ -66,12 +66,12 @@ fn zoo_is_built_for_the_backend_and_speaks_for_itself() {
         (
             "train a.toml --backend cpu --overwrite",
             "flex",
-            "train a.toml --backend flex --overwrite",
+            "train a.toml --backend cpu --overwrite",
         ),
         (
-            "train --set backend.word=flex --resume a.toml --step 3",
+            "train --set backend.word=flex --resume a.toml --accept-changed-data --step 3",
             "flex",
-            "train a.toml --set backend.word=flex --step 3 --resume",
+            "train --set backend.word=flex --resume a.toml --accept-changed-data --step 3",
         ),
         // The flag of its own counts more.
         (
