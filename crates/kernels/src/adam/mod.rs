@@ -16,19 +16,50 @@
 mod cpu;
 #[allow(deprecated)] // Burn 0.22 is the last to carry NdArray and LibTorch; we carry them.
 mod ops;
-mod step;
 
 use burn::backend::Dispatch;
 use burn::config::Config;
 use burn::optim::{AdamState, AdaptiveMomentumState, LearningRate, ModuleOptimizer, Optimizer};
 use burn::tensor::{DType, Device, Tensor};
+use serde::{Deserialize, Serialize};
 
 use self::ops::AdamStep;
-pub use self::step::AdamKind;
-#[cfg(feature = "tch")]
-use self::step::Asked;
-pub(crate) use self::step::Step;
 use crate::hosts::location::location;
+
+/// What weight decay is taken from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AdamKind {
+    /// It is part of the gradient.
+    Adam,
+    /// It is taken from the parameter, whatever the gradient is.
+    Adamw,
+}
+
+/// One step in numbers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Step {
+    /// What was asked for, for LibTorch, which works the rest out itself.
+    #[cfg(feature = "tch")]
+    pub(crate) asked: crate::aten::Adam,
+    /// Which step it is, counted from 1.
+    #[cfg(feature = "tch")]
+    pub(crate) time: usize,
+    beta_1: f32,
+    beta_2: f32,
+    /// `1 - β1`, of which `f32` would lose digits.
+    new_1: f32,
+    /// `1 - β2`
+    new_2: f32,
+    /// How much of the parameter is added to its gradient.
+    in_gradient: f32,
+    /// What the parameter is multiplied by.
+    stays: f32,
+    /// What `m / (sqrt(v) + epsilon)` is multiplied by.
+    rate: f32,
+    /// Epsilon for a `v` that is not divided by `1 - β2^t`.
+    epsilon: f32,
+}
 
 /// Configuration of [`Adam`].
 ///
@@ -115,14 +146,15 @@ impl Adam {
         };
         Step {
             #[cfg(feature = "tch")]
-            asked: Asked {
-                kind,
-                betas: [beta_1, beta_2],
-                epsilon,
-                weight_decay,
+            asked: crate::aten::Adam {
+                is_adamw: kind == AdamKind::Adamw,
                 rate,
-                time,
+                betas: [beta_1, beta_2],
+                decay: weight_decay,
+                epsilon,
             },
+            #[cfg(feature = "tch")]
+            time,
             beta_1: beta_1 as f32,
             beta_2: beta_2 as f32,
             new_1: (1.0 - beta_1) as f32,

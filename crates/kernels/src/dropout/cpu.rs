@@ -1,10 +1,30 @@
 //! Forgetting numbers in memory, some blocks to a thread.
 
-use super::draw::{BLOCK, block_key};
-use super::settings::Forgetting;
 use crate::cpu::dispatch;
 use crate::cpu::parallel::{for_each, rows_per_task};
-use crate::random::draw;
+use crate::random::{self, draw, mix};
+
+/// Elements that are drawn by one key.
+const BLOCK: usize = 1024;
+
+fn block_key(seed: u64, block: usize) -> [u32; 2] {
+    random::key(mix(seed), block)
+}
+
+/// What is forgotten, and by which seed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Forgetting {
+    /// The share of numbers that are forgotten, from 0 to below 1.
+    pub(super) probability: f64,
+    pub(super) seed: u64,
+}
+
+impl Forgetting {
+    /// What the numbers that stay are multiplied by.
+    fn factor(&self) -> f32 {
+        (1.0 / (1.0 - self.probability)) as f32
+    }
+}
 
 /// What is done to a block.
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +43,7 @@ fn task(count: usize) -> usize {
 fn drawing(forgetting: Forgetting, first: usize) -> Drawing {
     Drawing {
         key: block_key(forgetting.seed, first / BLOCK),
-        threshold: forgetting.threshold(),
+        threshold: random::threshold(forgetting.probability),
         factor: forgetting.factor(),
     }
 }
@@ -137,5 +157,37 @@ fn relu_back_loop(output: &[f32], arrived: &mut [f32], factor: f32) {
     for (arrived, output) in arrived.iter_mut().zip(output) {
         let passed = *arrived * factor;
         *arrived = if *output > 0.0 { passed } else { 0.0 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bits(seed: u64, count: usize) -> Vec<u32> {
+        (0..count)
+            .map(|at| draw(block_key(seed, at / BLOCK), (at % BLOCK) as u32))
+            .collect()
+    }
+
+    /// Neighbours, near and far, and other seeds, agree half of the time.
+    #[test]
+    fn places_are_independent() {
+        let count = 50_000;
+        let numbers = bits(11, count + BLOCK);
+        let others = [
+            ("the next", numbers[1..].to_vec()),
+            ("the next but 15", numbers[16..].to_vec()),
+            ("the next block", numbers[BLOCK..].to_vec()),
+            ("the next seed", bits(12, count)),
+        ];
+        let noise = 5.0 * 0.5 / (count as f64).sqrt();
+        for (what, others) in others {
+            let is_large = |bits: &u32| *bits >= 1 << 31;
+            let pairs = numbers.iter().zip(&others).take(count);
+            let agree = pairs.filter(|(a, b)| is_large(a) == is_large(b)).count();
+            let share = agree as f64 / count as f64;
+            assert!((share - 0.5).abs() < noise, "{what}: {share}");
+        }
     }
 }

@@ -8,7 +8,6 @@ use burn::backend::libtorch::TchTensor;
 use tch::{Device, Kind, Tensor};
 
 use super::{DeviceKernels, Host, Strided};
-use crate::AdamKind;
 use crate::adam::Step;
 use crate::aten;
 
@@ -78,21 +77,13 @@ impl DeviceKernels for LibTorch {
     fn adam(tensors: [TchTensor; 3], gradient: TchTensor, step: Step) -> [TchTensor; 3] {
         let mut moved = tensors.map(Self::into_unique);
         let [parameter, first, second] = &mut moved;
-        let asked = step.asked;
-        let adam = aten::Adam {
-            is_adamw: asked.kind == AdamKind::Adamw,
-            rate: asked.rate,
-            betas: asked.betas,
-            decay: asked.weight_decay,
-            epsilon: asked.epsilon,
-        };
-        let time = time_on(parameter.tensor.device(), asked.time);
+        let time = time_on(parameter.tensor.device(), step.time);
         aten::adam_step(
             &mut parameter.tensor,
             &gradient.tensor.contiguous(),
             [&mut first.tensor, &mut second.tensor],
             &time,
-            adam,
+            step.asked,
         )
         .unwrap_or_else(refused);
         moved

@@ -8,7 +8,6 @@
 //!
 //! What is kept is `x` and two numbers a row.
 
-mod autodiff;
 mod cpu;
 #[allow(deprecated)] // Burn 0.22 is the last to carry NdArray and LibTorch; we carry them.
 mod ops;

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::tensor::FloatTensor;
-use burn::backend::{Backend, TensorMetadata, backend_extension};
+use burn::backend::{Autodiff, Backend, TensorMetadata, backend_extension};
 
 use super::cpu;
+use crate::autodiff::{Step, record};
 use crate::hosts::DeviceKernels;
 
 /// The norm, forward. All tensors are `f32`.
@@ -37,15 +39,29 @@ impl<B: DeviceKernels> LayerNormOp for B {
     }
 }
 
+impl<B: DeviceKernels, C: CheckpointStrategy> LayerNormOp for Autodiff<B, C> {
+    fn fused_layer_norm(
+        input: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        beta: FloatTensor<Self>,
+        epsilon: f64,
+    ) -> FloatTensor<Self> {
+        let parents = [input.node(), gamma.node(), beta.node()];
+        let [input, gamma, beta] = [input, gamma, beta].map(|tensor| tensor.into_primitive());
+        let (output, rows) = forward::<B>(&input, &gamma, &beta, epsilon);
+        record::<B, C, _, 3>(Step(backward::<B>), parents, (input, gamma, rows), output)
+    }
+}
+
 /// The mean and the factor of each row.
 #[derive(Debug, Clone)]
-pub(super) enum Rows<B: Backend> {
+enum Rows<B: Backend> {
     Here(Arc<Vec<[f32; 2]>>),
     Elsewhere([FloatTensor<B>; 2]),
 }
 
 /// The result, and what the way back wants to know of each row.
-pub(super) fn forward<B: DeviceKernels>(
+fn forward<B: DeviceKernels>(
     input: &FloatTensor<B>,
     gamma: &FloatTensor<B>,
     beta: &FloatTensor<B>,
@@ -68,27 +84,23 @@ pub(super) fn forward<B: DeviceKernels>(
 }
 
 /// The gradients by input, gamma and beta, from that which arrives.
-pub(super) fn backward<B: DeviceKernels>(
-    input: &FloatTensor<B>,
-    gamma: &FloatTensor<B>,
-    rows: &Rows<B>,
+fn backward<B: DeviceKernels>(
+    (input, gamma, rows): (FloatTensor<B>, FloatTensor<B>, Rows<B>),
     arrived: FloatTensor<B>,
 ) -> [FloatTensor<B>; 3] {
     let rows = match rows {
         Rows::Here(rows) => rows,
-        Rows::Elsewhere(rows) => {
-            return B::norm_backward(input, gamma, rows, arrived);
-        }
+        Rows::Elsewhere(rows) => return B::norm_backward(&input, &gamma, &rows, arrived),
     };
     // Each row is read before it is written over.
     let mut d_input = B::into_unique(arrived);
-    let gamma = B::elements(gamma);
+    let gamma = B::elements(&gamma);
     let width = [gamma.len()];
     let (mut d_gamma, mut d_beta) = (B::empty(&width), B::empty(&width));
     cpu::backward(
-        &B::elements(input),
+        &B::elements(&input),
         &gamma,
-        rows,
+        &rows,
         B::elements_mut(&mut d_input),
         B::elements_mut(&mut d_gamma),
         B::elements_mut(&mut d_beta),

@@ -1,10 +1,22 @@
 //! The loss of numbers in memory, some rows to a thread.
 
-use super::settings::{PADDING, Settings};
+use std::sync::Arc;
+
 use crate::cpu::dispatch;
 use crate::cpu::exp::exp_of_negative;
 use crate::cpu::parallel::{for_each, map, rows_per_task};
 use crate::cpu::{LANES, sum};
+
+/// The class of a row that does not count.
+pub(super) const PADDING: u32 = u32::MAX;
+
+/// What the op is told besides the logits.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(super) classes: usize,
+    pub(super) targets: Arc<[u32]>,
+    pub(super) smoothing: f64,
+}
 
 /// How the classes of a row are weighed.
 #[derive(Debug, Clone, Copy)]
@@ -36,39 +48,34 @@ fn count(settings: &Settings) -> f64 {
 
 /// The loss alone.
 pub(super) fn loss(logits: &[f32], settings: &Settings) -> f32 {
-    let Settings {
-        classes, targets, ..
-    } = settings;
+    let (classes, targets) = (settings.classes, &settings.targets);
     let weights = Weights::new(settings);
-    let part = rows_per_task(targets.len(), *classes);
+    let part = rows_per_task(targets.len(), classes);
     let tasks: Vec<_> = logits
         .chunks(part * classes)
         .zip(targets.chunks(part))
         .collect();
     let parts = map(tasks, |(logits, targets)| {
-        loss_of_rows(logits, targets, *classes, weights)
+        loss_of_rows(logits, targets, classes, weights)
     });
     (parts.into_iter().sum::<f64>() / count(settings)) as f32
 }
 
 /// The loss, with its gradient written over the logits.
 pub(super) fn loss_and_gradient(logits: &mut [f32], settings: &Settings) -> f32 {
-    let Settings {
-        classes, targets, ..
-    } = settings;
+    let (classes, targets) = (settings.classes, &settings.targets);
     let weights = Weights::new(settings);
-    let part = rows_per_task(targets.len(), *classes);
+    let part = rows_per_task(targets.len(), classes);
     let tasks: Vec<_> = logits
         .chunks_mut(part * classes)
         .zip(targets.chunks(part))
         .collect();
     let parts = map(tasks, |(logits, targets)| {
-        gradient_of_rows(logits, targets, *classes, weights)
+        gradient_of_rows(logits, targets, classes, weights)
     });
     (parts.into_iter().sum::<f64>() / count(settings)) as f32
 }
 
-/// Multiplies all numbers.
 pub(super) fn scale(numbers: &mut [f32], factor: f32) {
     let part = rows_per_task(numbers.len(), 1);
     for_each(numbers.chunks_mut(part).collect(), |numbers| {

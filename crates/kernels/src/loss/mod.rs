@@ -12,18 +12,16 @@
 //! written over the logits if nobody else looks at them: there is never another tensor of
 //! that size.
 
-mod autodiff;
 mod cpu;
 #[allow(deprecated)] // Burn 0.22 is the last to carry NdArray and LibTorch; we carry them.
 mod ops;
-mod settings;
 
 use burn::backend::Dispatch;
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{DType, Int, Tensor, TensorData};
 
+use self::cpu::{PADDING, Settings};
 use self::ops::CrossEntropyOp;
-use self::settings::{PADDING, Settings};
 use crate::hosts::location::can_be_at_hand;
 use crate::precision::{cast, widen};
 

@@ -1,10 +1,12 @@
 //! The op of the backends whose tensors lie in the host's memory.
 
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::backend::autodiff::ops::{Backward, OpsKind};
 use burn::backend::tensor::FloatTensor;
-use burn::backend::{Backend, backend_extension};
+use burn::backend::{Autodiff, Backend, backend_extension};
 
-use super::cpu;
-use super::settings::Settings;
+use super::cpu::{self, Settings};
+use crate::autodiff::Step;
 use crate::hosts::Host;
 
 /// The loss, forward. The logits are `f32`.
@@ -26,8 +28,23 @@ impl<B: Host> CrossEntropyOp for B {
     }
 }
 
+impl<B: Host, C: CheckpointStrategy> CrossEntropyOp for Autodiff<B, C> {
+    fn cross_entropy(logits: FloatTensor<Self>, settings: Settings) -> FloatTensor<Self> {
+        let parents = [logits.node()];
+        let logits = logits.into_primitive();
+        let step = Step::<B, _, 1>(scaled::<B>);
+        match step.prepare::<C>(parents).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => {
+                let (loss, gradient) = with_gradient::<B>(logits, &settings);
+                prep.finish(gradient, loss)
+            }
+            OpsKind::UnTracked(prep) => prep.finish(B::cross_entropy(logits, settings)),
+        }
+    }
+}
+
 /// The loss, and the logits' gradient where they were.
-pub(super) fn with_gradient<B: Host>(
+fn with_gradient<B: Host>(
     logits: FloatTensor<B>,
     settings: &Settings,
 ) -> (FloatTensor<B>, FloatTensor<B>) {
@@ -37,17 +54,14 @@ pub(super) fn with_gradient<B: Host>(
 }
 
 /// The gradient times what arrives at the loss.
-pub(super) fn scaled<B: Host>(
-    gradient: FloatTensor<B>,
-    arrived: &FloatTensor<B>,
-) -> FloatTensor<B> {
-    let factor: f32 = B::elements(arrived).iter().sum();
+fn scaled<B: Host>(gradient: FloatTensor<B>, arrived: FloatTensor<B>) -> [FloatTensor<B>; 1] {
+    let factor: f32 = B::elements(&arrived).iter().sum();
     if factor == 1.0 {
-        return gradient;
+        return [gradient];
     }
     let mut gradient = B::into_unique(gradient);
     cpu::scale(B::elements_mut(&mut gradient), factor);
-    gradient
+    [gradient]
 }
 
 fn one<B: Host>(number: f32) -> FloatTensor<B> {
