@@ -135,25 +135,26 @@ impl RecurrentConfig {
 mod tests {
     use super::*;
 
-    fn refused(config: &RecurrentConfig) -> String {
-        config.check().expect_err("out of range").to_string()
-    }
-
     #[test]
     fn what_is_out_of_range_is_named() {
         let config = RecurrentConfig::new(3, 4);
         assert_eq!(config.check(), Ok(()));
-        assert_eq!(
-            refused(&RecurrentConfig::new(3, 0)),
-            "d_hidden must be at least 1, got 0"
-        );
-        assert_eq!(
-            refused(&config.clone().with_layers(0)),
-            "layers must be at least 1, got 0"
-        );
-        assert_eq!(
-            refused(&config.with_dropout(1.0)),
-            "dropout must be at least 0 and below 1, got 1"
-        );
+        for (config, message) in [
+            (
+                RecurrentConfig::new(3, 0),
+                "d_hidden must be at least 1, got 0",
+            ),
+            (
+                config.clone().with_layers(0),
+                "layers must be at least 1, got 0",
+            ),
+            (
+                config.with_dropout(1.0),
+                "dropout must be at least 0 and below 1, got 1",
+            ),
+        ] {
+            let error = config.check().expect_err(message);
+            assert_eq!(error.to_string(), message);
+        }
     }
 }

@@ -17,7 +17,6 @@ pub(crate) struct Settings {
     pub(crate) d_hidden: usize,
     /// Numbers of a state, of all passes: `passes * d_hidden`.
     pub(crate) width: usize,
-    /// Places of each row.
     pub(crate) lengths: Arc<[usize]>,
 }
 
@@ -28,12 +27,13 @@ impl Settings {
     }
 }
 
-/// What comes out of the forward pass where a backward one follows.
+/// What comes out of the forward pass.
 #[derive(Debug, Clone)]
 pub(crate) struct Remembered<B: Backend> {
     pub(crate) outputs: FloatTensor<B>,
     pub(crate) last: FloatTensor<B>,
-    pub(crate) kept: Kept<B>,
+    /// If a backward pass follows.
+    pub(crate) kept: Option<Kept<B>>,
 }
 
 /// What a body wants to see again on the way back, in an order of its own.
@@ -55,13 +55,4 @@ pub(crate) struct Saved<B: Backend> {
     #[cfg_attr(not(feature = "host"), expect(dead_code))]
     pub(crate) outputs: FloatTensor<B>,
     pub(crate) kept: Kept<B>,
-}
-
-/// The gradients by what went in, shaped like it.
-#[derive(Debug, Clone)]
-pub(crate) struct InputGradients<B: Backend> {
-    pub(crate) projected: FloatTensor<B>,
-    pub(crate) recurrent: FloatTensor<B>,
-    pub(crate) biases: FloatTensor<B>,
-    pub(crate) initial: FloatTensor<B>,
 }

@@ -5,42 +5,35 @@ use std::sync::Arc;
 
 use burn::backend::tensor::FloatTensor;
 
-use super::call::{InputGradients, Kept, Remembered, Saved, Settings};
-use super::cpu::{self, Call, Given, Gradients, Known, Results};
-use super::ops::{RecurrenceForward, RecurrenceTraining};
+use super::call::{Kept, Remembered, Saved, Settings};
+use super::cpu::{self, Given, Known};
+use super::ops::RecurrenceTraining;
 use super::portable;
 use crate::hosts::Host;
 
-impl<B: Host> RecurrenceForward for B {
-    fn recurrence(
-        projected: FloatTensor<B>,
-        recurrent: FloatTensor<B>,
-        biases: FloatTensor<B>,
-        initial: FloatTensor<B>,
-        settings: Settings,
-    ) -> (FloatTensor<B>, FloatTensor<B>) {
-        if !B::is_on_host(&projected) {
-            return portable::forward::<B>(projected, recurrent, biases, initial, &settings);
-        }
-        let tensors = [&projected, &recurrent, &biases, &initial];
-        let ran = forward::<B>(tensors, &settings, false);
-        (ran.outputs, ran.last)
-    }
-}
-
 impl<B: Host> RecurrenceTraining for B {
     fn recurrence_forward(
-        projected: FloatTensor<B>,
-        recurrent: FloatTensor<B>,
-        biases: FloatTensor<B>,
-        initial: FloatTensor<B>,
+        tensors: [FloatTensor<B>; 4],
         settings: &Settings,
+        remembers: bool,
     ) -> Remembered<B> {
-        if !B::is_on_host(&projected) {
-            return portable::remembering::<B>(projected, recurrent, biases, initial, settings);
+        if !B::is_on_host(&tensors[0]) {
+            return portable::forward::<B>(tensors, settings, remembers);
         }
-        let tensors = [&projected, &recurrent, &biases, &initial];
-        forward::<B>(tensors, settings, true)
+        let [projected, recurrent, biases, initial] = tensors.each_ref().map(B::elements);
+        let given = Given {
+            projected: &projected,
+            recurrent: &recurrent,
+            biases: &biases,
+            initial: &initial,
+        };
+        let [outputs, last, kept] = cpu::forward(settings, &given, remembers);
+        let (batch, seq, width) = (settings.batch, settings.seq, settings.width);
+        Remembered {
+            outputs: B::from_vec(outputs, &[batch, seq, width]),
+            last: B::from_vec(last, &[batch, settings.cell.states() * width]),
+            kept: remembers.then(|| Kept::Numbers(Arc::new(kept))),
+        }
     }
 
     fn recurrence_backward(
@@ -48,99 +41,27 @@ impl<B: Host> RecurrenceTraining for B {
         d_outputs: FloatTensor<B>,
         d_last: Option<FloatTensor<B>>,
         settings: &Settings,
-    ) -> InputGradients<B> {
-        match &saved.kept {
-            Kept::Tensor(_) => portable::backward::<B>(saved, d_outputs, d_last, settings),
-            Kept::Numbers(kept) => {
-                backward::<B>(&saved, kept, &d_outputs, d_last.as_ref(), settings)
-            }
-        }
-    }
-}
-
-fn call<'a>(settings: &'a Settings, recurrent: &'a [f32]) -> Call<'a> {
-    Call {
-        cell: settings.cell,
-        direction: settings.direction,
-        seq: settings.seq,
-        d_hidden: settings.d_hidden,
-        lengths: &settings.lengths,
-        recurrent,
-    }
-}
-
-/// Forward, and what the backward pass needs if it is wanted.
-fn forward<B: Host>(
-    [projected, recurrent, biases, initial]: [&FloatTensor<B>; 4],
-    settings: &Settings,
-    remembers: bool,
-) -> Remembered<B> {
-    let &Settings {
-        cell,
-        batch,
-        seq,
-        width,
-        ..
-    } = settings;
-    let states = cell.states() * width;
-    let (mut outputs, mut last) = (vec![0.0; batch * seq * width], vec![0.0; batch * states]);
-    let kept = cpu::forward(
-        &call(settings, &B::elements(recurrent)),
-        &Given {
-            projected: &B::elements(projected),
-            biases: &B::elements(biases),
-            initial: &B::elements(initial),
-        },
-        Results {
-            outputs: &mut outputs,
-            last: &mut last,
-        },
-        remembers,
-    );
-    Remembered {
-        outputs: B::from_vec(outputs, &[batch, seq, width]),
-        last: B::from_vec(last, &[batch, states]),
-        kept: Kept::Numbers(Arc::new(kept)),
-    }
-}
-
-/// The gradients, from what the forward pass here has saved.
-fn backward<B: Host>(
-    saved: &Saved<B>,
-    kept: &[f32],
-    d_outputs: &FloatTensor<B>,
-    d_last: Option<&FloatTensor<B>>,
-    settings: &Settings,
-) -> InputGradients<B> {
-    let &Settings {
-        cell,
-        batch,
-        seq,
-        width,
-        ..
-    } = settings;
-    let (gates, states) = (settings.gates(), cell.states() * width);
-    let (mut projected, mut initial) = (vec![0.0; batch * seq * gates], vec![0.0; batch * states]);
-    let d_last = d_last.map(B::elements);
-    let (recurrent, biases) = cpu::backward(
-        &call(settings, &B::elements(&saved.recurrent)),
-        &Known {
+    ) -> [FloatTensor<B>; 4] {
+        let Kept::Numbers(kept) = &saved.kept else {
+            return portable::backward::<B>(saved, d_outputs, d_last, settings);
+        };
+        let d_last = d_last.as_ref().map(B::elements);
+        let known = Known {
+            recurrent: &B::elements(&saved.recurrent),
             initial: &B::elements(&saved.initial),
             outputs: &B::elements(&saved.outputs),
             kept,
-            d_outputs: &B::elements(d_outputs),
+            d_outputs: &B::elements(&d_outputs),
             d_last: d_last.as_deref(),
-        },
-        Gradients {
-            projected: &mut projected,
-            initial: &mut initial,
-        },
-    );
-    let passes = settings.direction.passes();
-    InputGradients {
-        projected: B::from_vec(projected, &[batch, seq, gates]),
-        recurrent: B::from_vec(recurrent, &[width, gates / passes]),
-        biases: B::from_vec(biases, &[2, gates]),
-        initial: B::from_vec(initial, &[batch, states]),
+        };
+        let [projected, recurrent, biases, initial] = cpu::backward(settings, &known);
+        let (batch, seq, width) = (settings.batch, settings.seq, settings.width);
+        let gates = settings.gates();
+        [
+            B::from_vec(projected, &[batch, seq, gates]),
+            B::from_vec(recurrent, &[width, gates / settings.direction.passes()]),
+            B::from_vec(biases, &[2, gates]),
+            B::from_vec(initial, &[batch, settings.cell.states() * width]),
+        ]
     }
 }

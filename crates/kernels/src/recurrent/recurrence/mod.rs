@@ -110,7 +110,9 @@ fn compute(
     let (outputs, last) = if has_kernels(&projected.kind) {
         <Dispatch as RecurrenceForward>::recurrence(projected, recurrent, biases, initial, settings)
     } else {
-        portable::forward::<Dispatch>(projected, recurrent, biases, initial, &settings)
+        let tensors = [projected, recurrent, biases, initial];
+        let ran = portable::forward::<Dispatch>(tensors, &settings, false);
+        (ran.outputs, ran.last)
     };
     let last = cast(Tensor::<2>::from_dispatch(last), stored); // [batch, states * width]
     let state = match cell {
@@ -126,7 +128,6 @@ fn compute(
     (cast(Tensor::from_dispatch(outputs), stored), state)
 }
 
-/// Checks that everything fits together.
 fn settle(given: &Given, cell: Cell, direction: Direction, lengths: Option<&[usize]>) -> Settings {
     let [batch, seq, all_gates] = given.projected.dims();
     let [width, gates] = given.recurrent.dims();

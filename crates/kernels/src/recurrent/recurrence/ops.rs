@@ -7,7 +7,7 @@ use burn::backend::Cube;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, backend_extension};
 
-use super::call::{InputGradients, Remembered, Saved, Settings};
+use super::call::{Remembered, Saved, Settings};
 use super::portable;
 
 /// The recurrence, forward. All tensors are `f32`.
@@ -29,38 +29,46 @@ pub(crate) trait RecurrenceForward: Backend {
         biases: FloatTensor<Self>,
         initial: FloatTensor<Self>,
         settings: Settings,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        portable::forward::<Self>(projected, recurrent, biases, initial, &settings)
+    ) -> (FloatTensor<Self>, FloatTensor<Self>);
+}
+
+impl<B: RecurrenceTraining> RecurrenceForward for B {
+    fn recurrence(
+        projected: FloatTensor<B>,
+        recurrent: FloatTensor<B>,
+        biases: FloatTensor<B>,
+        initial: FloatTensor<B>,
+        settings: Settings,
+    ) -> (FloatTensor<B>, FloatTensor<B>) {
+        let tensors = [projected, recurrent, biases, initial];
+        let ran = B::recurrence_forward(tensors, &settings, false);
+        (ran.outputs, ran.last)
     }
 }
 
-/// The recurrence in training. Only autodiff calls it, on the backend inside.
+/// The recurrence with its backward pass.
 pub(crate) trait RecurrenceTraining: Backend {
-    /// [`recurrence`](RecurrenceForward::recurrence), and what the way back needs.
+    /// [`recurrence`](RecurrenceForward::recurrence) of its four tensors, and what the way back
+    /// needs if it is wanted.
     fn recurrence_forward(
-        projected: FloatTensor<Self>,
-        recurrent: FloatTensor<Self>,
-        biases: FloatTensor<Self>,
-        initial: FloatTensor<Self>,
+        tensors: [FloatTensor<Self>; 4],
         settings: &Settings,
+        remembers: bool,
     ) -> Remembered<Self> {
-        portable::remembering::<Self>(projected, recurrent, biases, initial, settings)
+        portable::forward::<Self>(tensors, settings, remembers)
     }
 
-    /// The gradients, from those that arrive at the hidden states and, if it was used, at
-    /// the last state.
+    /// The gradients by the four tensors, from those that arrive at the hidden states and, if it
+    /// was used, at the last state.
     fn recurrence_backward(
         saved: Saved<Self>,
         d_outputs: FloatTensor<Self>,
         d_last: Option<FloatTensor<Self>>,
         settings: &Settings,
-    ) -> InputGradients<Self> {
+    ) -> [FloatTensor<Self>; 4] {
         portable::backward::<Self>(saved, d_outputs, d_last, settings)
     }
 }
-
-#[cfg(feature = "cube")]
-impl RecurrenceForward for Cube {}
 
 #[cfg(feature = "cube")]
 impl RecurrenceTraining for Cube {}

@@ -16,51 +16,15 @@ use self::order::{Order, join};
 use self::step::{States, step};
 use super::call::{Kept, Remembered, Settings};
 
-/// Hidden states and the last state, with nothing kept.
+/// Hidden states and the last state; and, if the way back is wanted, gates and states of each
+/// place, in the order in which they are visited.
 pub(super) fn forward<B: Backend>(
-    projected: FloatTensor<B>,
-    recurrent: FloatTensor<B>,
-    biases: FloatTensor<B>,
-    initial: FloatTensor<B>,
-    settings: &Settings,
-) -> (FloatTensor<B>, FloatTensor<B>) {
-    let (outputs, last, _) = run::<B>([projected, recurrent, biases, initial], settings, false);
-    (outputs, last)
-}
-
-/// The same, and what the way back needs: gates and states of each place, in the order in
-/// which they are visited.
-pub(super) fn remembering<B: Backend>(
-    projected: FloatTensor<B>,
-    recurrent: FloatTensor<B>,
-    biases: FloatTensor<B>,
-    initial: FloatTensor<B>,
-    settings: &Settings,
-) -> Remembered<B> {
-    let (outputs, last, kept) = run::<B>([projected, recurrent, biases, initial], settings, true);
-    Remembered {
-        outputs,
-        last,
-        kept: Kept::Tensor(join::<B>(kept, 0)), // [seq, passes, batch, ..]
-    }
-}
-
-type Ran<B> = (FloatTensor<B>, FloatTensor<B>, Vec<FloatTensor<B>>);
-
-fn run<B: Backend>(
     [projected, recurrent, biases, initial]: [FloatTensor<B>; 4],
     settings: &Settings,
     remembers: bool,
-) -> Ran<B> {
-    let &Settings {
-        cell,
-        direction,
-        batch,
-        seq,
-        d_hidden,
-        ..
-    } = settings;
-    let passes = direction.passes();
+) -> Remembered<B> {
+    let (batch, seq, d_hidden) = (settings.batch, settings.seq, settings.d_hidden);
+    let (cell, passes) = (settings.cell, settings.direction.passes());
     let order = Order::<B>::new(settings, &projected);
     let gates = cell.gates() * d_hidden;
     let biases = B::float_reshape(biases, Shape::from([2, passes, 1, gates]));
@@ -94,5 +58,9 @@ fn run<B: Backend>(
         ));
     }
     let outputs = order.cleared(join::<B>(hidden, 0));
-    (order.unvisited(outputs), states.into_rows(settings), kept)
+    Remembered {
+        outputs: order.unvisited(outputs),
+        last: states.into_rows(settings),
+        kept: remembers.then(|| Kept::Tensor(join::<B>(kept, 0))), // [seq, passes, batch, ..]
+    }
 }

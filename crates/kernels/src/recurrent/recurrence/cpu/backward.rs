@@ -1,12 +1,11 @@
 //! Some rows of a batch on their way back through the whole sequence.
 
-use super::call::Call;
 use super::gates::{PlaceBack, gru_back, lstm_back};
 use crate::cpu::matmul::{Accumulate, Scalars, matmul};
 use crate::cpu::{Simd, dispatch};
 use crate::recurrent::recurrence::Cell;
+use crate::recurrent::recurrence::call::Settings;
 
-/// A row of the batch.
 pub(super) struct RowBack<'a> {
     pub(super) length: usize,
     /// `[states, passes, d_hidden]`
@@ -32,7 +31,7 @@ const PLACES: usize = 128;
 dispatch! {
     /// Rows back through all their places.
     pub(super) unsafe fn backward(
-        call: &Call<'_>,
+        settings: &Settings,
         turned: &[f32],
         rows: &mut [RowBack<'_>],
         d_recurrent: &mut [f32],
@@ -49,15 +48,15 @@ dispatch! {
 /// The instructions of `S` are enabled; slices are as long as the call says.
 #[inline(always)]
 unsafe fn backward_rows<S: Simd>(
-    call: &Call<'_>,
+    settings: &Settings,
     turned: &[f32],
     rows: &mut [RowBack<'_>],
     d_recurrent: &mut [f32],
     d_biases: &mut [f32],
 ) {
-    let d = call.d_hidden;
-    let (gates, kept) = (call.cell.gates() * d, call.kept());
-    let passes = call.direction.passes();
+    let d = settings.d_hidden;
+    let (gates, kept) = (settings.cell.gates() * d, settings.kept());
+    let passes = settings.direction.passes();
     let places: usize = rows.iter().map(|row| row.length).sum();
     let longest = rows.first().map_or(0, |row| row.length);
     let mut d_hidden = vec![0.0_f32; rows.len() * d];
@@ -78,7 +77,7 @@ unsafe fn backward_rows<S: Simd>(
                 }
                 Some(d_last) => {
                     hidden.copy_from_slice(&d_last[pass * d..][..d]);
-                    if call.cell == Cell::Lstm {
+                    if settings.cell == Cell::Lstm {
                         cell.copy_from_slice(&d_last[(passes + pass) * d..][..d]);
                     }
                 }
@@ -90,16 +89,16 @@ unsafe fn backward_rows<S: Simd>(
             let active = rows.partition_point(|row| row.length > visit);
             first -= active;
             for (at, row) in rows[..active].iter_mut().enumerate() {
-                let here = call.place(row.length, visit, pass) * passes + pass;
+                let here = settings.place(row.length, visit, pass) * passes + pass;
                 let earlier = visit
                     .checked_sub(1)
-                    .map(|visit| call.place(row.length, visit, pass) * passes + pass);
+                    .map(|visit| settings.place(row.length, visit, pass) * passes + pass);
                 let hidden_before = match earlier {
                     Some(place) => &row.outputs[place * d..][..d],
                     None => &row.initial[pass * d..][..d],
                 };
                 before[(first + at) * (d + 1)..][..d].copy_from_slice(hidden_before);
-                let state_before = match (call.cell, earlier) {
+                let state_before = match (settings.cell, earlier) {
                     (Cell::Gru, _) => hidden_before,
                     (Cell::Lstm, Some(place)) => &row.kept[place * kept + 4 * d..][..d],
                     (Cell::Lstm, None) => &row.initial[(passes + pass) * d..][..d],
@@ -116,7 +115,7 @@ unsafe fn backward_rows<S: Simd>(
                 };
                 // SAFETY: each was cut to its size above.
                 unsafe {
-                    match call.cell {
+                    match settings.cell {
                         Cell::Gru => gru_back::<S>(d, &place),
                         Cell::Lstm => lstm_back::<S>(d, &place),
                     }
@@ -163,13 +162,13 @@ unsafe fn backward_rows<S: Simd>(
         d_biases[(passes + pass) * gates..][..gates].copy_from_slice(bias);
         let of_input = &mut d_biases[pass * gates..][..gates];
         of_input.copy_from_slice(bias);
-        if call.cell == Cell::Gru {
+        if settings.cell == Cell::Gru {
             of_input[2 * d..].copy_from_slice(&d_new);
         }
         for (at, row) in rows.iter_mut().enumerate() {
             row.d_initial[pass * d..][..d].copy_from_slice(&d_hidden[at * d..][..d]);
             row.d_projected[row.length * passes * gates..].fill(0.0);
-            if call.cell == Cell::Lstm {
+            if settings.cell == Cell::Lstm {
                 row.d_initial[(passes + pass) * d..][..d].copy_from_slice(&d_cells[at * d..][..d]);
             }
         }

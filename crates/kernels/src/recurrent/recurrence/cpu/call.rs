@@ -1,21 +1,10 @@
-//! What one call computes with, and the sizes that follow from it.
+//! Sizes that follow from the settings of a call.
 
 use crate::cpu::parallel;
-use crate::recurrent::recurrence::cell::{Cell, Direction};
+use crate::recurrent::recurrence::call::Settings;
+use crate::recurrent::recurrence::cell::Cell;
 
-/// What one call computes with.
-pub(crate) struct Call<'a> {
-    pub(crate) cell: Cell,
-    pub(crate) direction: Direction,
-    pub(crate) seq: usize,
-    pub(crate) d_hidden: usize,
-    /// Places of each row of the batch.
-    pub(crate) lengths: &'a [usize],
-    /// `[passes * d_hidden, gates]`
-    pub(crate) recurrent: &'a [f32],
-}
-
-impl Call<'_> {
+impl Settings {
     /// Numbers that are kept of each place and pass.
     pub(super) fn kept(&self) -> usize {
         match self.cell {
@@ -35,19 +24,17 @@ impl Call<'_> {
     /// Numbers of all passes in a row: of a state, of all states, of all gates at all
     /// places, of all that is kept there.
     pub(super) fn sizes(&self) -> Sizes {
-        let passes = self.direction.passes();
-        let state = passes * self.d_hidden;
         Sizes {
-            outputs: self.seq * state,
-            states: self.cell.states() * state,
-            projected: self.seq * self.cell.gates() * state,
-            kept: self.seq * passes * self.kept(),
+            outputs: self.seq * self.width,
+            states: self.cell.states() * self.width,
+            projected: self.seq * self.gates(),
+            kept: self.seq * self.direction.passes() * self.kept(),
         }
     }
 
     /// Numbers of the matrices of all passes.
     pub(super) fn matrix(&self) -> usize {
-        self.direction.passes() * self.cell.gates() * self.d_hidden * self.d_hidden
+        self.gates() * self.d_hidden
     }
 
     /// Sees to it that there are as many numbers of each as the kernels expect, which read
@@ -64,7 +51,7 @@ impl Call<'_> {
 
     /// Rows, the longest first.
     pub(super) fn order(&self) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.lengths.len()).collect();
+        let mut order: Vec<usize> = (0..self.batch).collect();
         order.sort_by_key(|row| std::cmp::Reverse(self.lengths[*row]));
         order
     }
@@ -72,13 +59,12 @@ impl Call<'_> {
     /// Rows of a task: so many that the matrix is worth reading, so few that a thread that
     /// is held up leaves others something to take over.
     pub(super) fn rows_of_a_task(&self) -> usize {
-        let batch = self.lengths.len();
         let places: usize = self.lengths.iter().sum();
-        if places * self.recurrent.len() < ALONE {
-            return batch;
+        if places * self.matrix() < ALONE {
+            return self.batch;
         }
-        let own = batch.div_ceil(parallel::threads());
-        match size_of_val(self.recurrent) <= NEAR {
+        let own = self.batch.div_ceil(parallel::threads());
+        match size_of::<f32>() * self.matrix() <= NEAR {
             true => own.div_ceil(4).clamp(12, 48),
             false => own.min(96),
         }

@@ -1,12 +1,11 @@
 //! Some rows of a batch on their way through the whole sequence.
 
-use super::call::Call;
 use super::gates::{Place, gru, lstm};
 use crate::cpu::matmul::{Accumulate, Scalars, matmul};
 use crate::cpu::{Simd, dispatch};
 use crate::recurrent::recurrence::Cell;
+use crate::recurrent::recurrence::call::Settings;
 
-/// A row of the batch.
 pub(super) struct Row<'a> {
     pub(super) length: usize,
     /// `[seq, passes, gates]`
@@ -24,7 +23,8 @@ pub(super) struct Row<'a> {
 dispatch! {
     /// Rows through all their places.
     pub(super) unsafe fn forward(
-        call: &Call<'_>,
+        settings: &Settings,
+        recurrent: &[f32],
         biases: &[f32],
         rows: &mut [Row<'_>],
     ) by forward_rows;
@@ -36,20 +36,25 @@ dispatch! {
 ///
 /// The instructions of `S` are enabled; slices are as long as the call says.
 #[inline(always)]
-unsafe fn forward_rows<S: Simd>(call: &Call<'_>, biases: &[f32], rows: &mut [Row<'_>]) {
-    let d = call.d_hidden;
-    let (gates, kept) = (call.cell.gates() * d, call.kept());
-    let passes = call.direction.passes();
+unsafe fn forward_rows<S: Simd>(
+    settings: &Settings,
+    recurrent: &[f32],
+    biases: &[f32],
+    rows: &mut [Row<'_>],
+) {
+    let d = settings.d_hidden;
+    let (gates, kept) = (settings.cell.gates() * d, settings.kept());
+    let passes = settings.direction.passes();
     let mut hidden = vec![0.0_f32; rows.len() * d];
     let mut cells = vec![0.0_f32; rows.len() * d];
     let mut products = vec![0.0_f32; rows.len() * gates];
     let longest = rows.first().map_or(0, |row| row.length);
     for pass in 0..passes {
-        let recurrent = &call.recurrent[pass * d * gates..][..d * gates];
-        let summed = summed_biases(call, biases, pass);
+        let recurrent = &recurrent[pass * d * gates..][..d * gates];
+        let summed = summed_biases(settings, biases, pass);
         for (at, row) in rows.iter().enumerate() {
             hidden[at * d..][..d].copy_from_slice(&row.initial[pass * d..][..d]);
-            if call.cell == Cell::Lstm {
+            if settings.cell == Cell::Lstm {
                 cells[at * d..][..d].copy_from_slice(&row.initial[(passes + pass) * d..][..d]);
             }
         }
@@ -71,7 +76,7 @@ unsafe fn forward_rows<S: Simd>(call: &Call<'_>, biases: &[f32], rows: &mut [Row
                 );
             }
             for (at, row) in rows[..active].iter_mut().enumerate() {
-                let place = call.place(row.length, visit, pass) * passes + pass;
+                let place = settings.place(row.length, visit, pass) * passes + pass;
                 let place = Place {
                     input: row.projected[place * gates..][..gates].as_ptr(),
                     product: products[at * gates..][..gates].as_ptr(),
@@ -85,7 +90,7 @@ unsafe fn forward_rows<S: Simd>(call: &Call<'_>, biases: &[f32], rows: &mut [Row
                 };
                 // SAFETY: each was cut to its size above; the biases are as many.
                 unsafe {
-                    match call.cell {
+                    match settings.cell {
                         Cell::Gru => gru::<S>(d, summed.as_ptr(), &place),
                         Cell::Lstm => lstm::<S>(d, summed.as_ptr(), &place),
                     }
@@ -95,7 +100,7 @@ unsafe fn forward_rows<S: Simd>(call: &Call<'_>, biases: &[f32], rows: &mut [Row
         for (at, row) in rows.iter_mut().enumerate() {
             row.last[pass * d..][..d].copy_from_slice(&hidden[at * d..][..d]);
             row.outputs[row.length * passes * d..].fill(0.0);
-            if call.cell == Cell::Lstm {
+            if settings.cell == Cell::Lstm {
                 row.last[(passes + pass) * d..][..d].copy_from_slice(&cells[at * d..][..d]);
             }
         }
@@ -104,14 +109,14 @@ unsafe fn forward_rows<S: Simd>(call: &Call<'_>, biases: &[f32], rows: &mut [Row
 
 /// The biases of a pass as its gates take them: of `[2, passes, gates]` the sums of both, but
 /// of a GRU's new state, whose product is multiplied before, first one and then the other.
-fn summed_biases(call: &Call<'_>, biases: &[f32], pass: usize) -> Vec<f32> {
-    let d = call.d_hidden;
-    let gates = call.cell.gates() * d;
-    let passes = call.direction.passes();
+fn summed_biases(settings: &Settings, biases: &[f32], pass: usize) -> Vec<f32> {
+    let d = settings.d_hidden;
+    let gates = settings.cell.gates() * d;
+    let passes = settings.direction.passes();
     let input = &biases[pass * gates..][..gates];
     let hidden = &biases[(passes + pass) * gates..][..gates];
     let mut summed: Vec<f32> = input.iter().zip(hidden).map(|(a, b)| a + b).collect();
-    if call.cell == Cell::Gru {
+    if settings.cell == Cell::Gru {
         summed.truncate(2 * d);
         summed.extend_from_slice(&input[2 * d..]);
         summed.extend_from_slice(&hidden[2 * d..]);

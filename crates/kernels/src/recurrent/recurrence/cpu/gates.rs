@@ -21,7 +21,6 @@ pub(super) struct Place {
 
 /// Where the numbers of a place lie on the way back.
 pub(super) struct PlaceBack {
-    /// What was kept.
     pub(super) kept: *const f32,
     /// The hidden state of a GRU, or the cell of an LSTM, before the place.
     pub(super) before: *const f32,

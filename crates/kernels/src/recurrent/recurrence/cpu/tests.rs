@@ -16,49 +16,35 @@ fn drawn(count: usize, most: f32, seed: u32) -> Vec<f32> {
 
 /// All that comes out of both passes: outputs, last states, and the four gradients.
 fn run(set: InstructionSet, cell: Cell, d_hidden: usize, lengths: &[usize]) -> [Vec<f32>; 6] {
-    let (seq, direction) = (5, Direction::Both);
-    let batch = lengths.len();
-    let [gates, states] = [2 * cell.gates() * d_hidden, 2 * cell.states() * d_hidden];
-    let recurrent = drawn(gates * d_hidden, 0.5, 1);
-    let call = Call {
+    let (batch, seq, width) = (lengths.len(), 5, 2 * d_hidden);
+    let settings = Settings {
         cell,
-        direction,
+        direction: Direction::Both,
+        batch,
         seq,
         d_hidden,
-        lengths,
-        recurrent: &recurrent,
+        width,
+        lengths: lengths.into(),
     };
-    let projected = drawn(batch * seq * gates, 2.0, 2);
-    let biases = drawn(2 * gates, 0.5, 3);
-    let initial = drawn(batch * states, 1.0, 4);
-    let d_outputs = drawn(batch * seq * 2 * d_hidden, 1.0, 5);
-    let d_last = drawn(batch * states, 1.0, 6);
+    let [gates, states] = [cell.gates() * width, cell.states() * width];
+    let recurrent = &drawn(gates * d_hidden, 0.5, 1);
+    let initial = &drawn(batch * states, 1.0, 4);
     let given = Given {
-        projected: &projected,
-        biases: &biases,
-        initial: &initial,
+        projected: &drawn(batch * seq * gates, 2.0, 2),
+        recurrent,
+        biases: &drawn(2 * gates, 0.5, 3),
+        initial,
     };
-    // What was there before must not be seen.
-    let nothing = |count: usize| vec![f32::NAN; count];
-    let (mut outputs, mut last) = (nothing(d_outputs.len()), nothing(initial.len()));
-    let results = Results {
-        outputs: &mut outputs,
-        last: &mut last,
-    };
-    let kept = forward_as(set, &call, &given, results, true);
+    let [outputs, last, kept] = forward_as(set, &settings, &given, true);
     let known = Known {
-        initial: &initial,
+        recurrent,
+        initial,
         outputs: &outputs,
         kept: &kept,
-        d_outputs: &d_outputs,
-        d_last: Some(&d_last),
+        d_outputs: &drawn(batch * seq * width, 1.0, 5),
+        d_last: Some(&drawn(batch * states, 1.0, 6)),
     };
-    let (mut d_projected, mut d_initial) = (nothing(projected.len()), nothing(initial.len()));
-    let gradients = Gradients {
-        projected: &mut d_projected,
-        initial: &mut d_initial,
-    };
-    let (d_recurrent, d_biases) = backward_as(set, &call, &known, gradients);
+    let [d_projected, d_recurrent, d_biases, d_initial] = backward_as(set, &settings, &known);
     [outputs, last, d_projected, d_recurrent, d_biases, d_initial]
 }
 

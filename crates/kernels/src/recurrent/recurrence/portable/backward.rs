@@ -7,7 +7,7 @@ use burn::tensor::FloatDType;
 use super::order::{Order, join, taken};
 use super::step::{States, gate};
 use crate::recurrent::Cell;
-use crate::recurrent::recurrence::call::{InputGradients, Kept, Saved, Settings};
+use crate::recurrent::recurrence::call::{Kept, Saved, Settings};
 
 /// The gradients, from those that arrive at the hidden states, `[batch, seq, width]`, and at
 /// the last state.
@@ -16,16 +16,9 @@ pub(crate) fn backward<B: Backend>(
     d_outputs: FloatTensor<B>,
     d_last: Option<FloatTensor<B>>,
     settings: &Settings,
-) -> InputGradients<B> {
-    let &Settings {
-        cell,
-        direction,
-        batch,
-        seq,
-        d_hidden,
-        ..
-    } = settings;
-    let passes = direction.passes();
+) -> [FloatTensor<B>; 4] {
+    let (batch, seq, d_hidden) = (settings.batch, settings.seq, settings.d_hidden);
+    let (cell, passes) = (settings.cell, settings.direction.passes());
     let gates = cell.gates() * d_hidden;
     #[allow(clippy::infallible_destructuring_match)] // with no CPU body compiled in
     let kept = match saved.kept {
@@ -90,12 +83,10 @@ pub(crate) fn backward<B: Backend>(
         B::float_reshape(sum, Shape::from([1, passes * gates]))
     };
     let d_recurrent = B::float_matmul(hidden, products.clone()); // [passes, d_hidden, gates]
-    InputGradients {
-        recurrent: B::float_reshape(d_recurrent, Shape::from([passes * d_hidden, gates])),
-        biases: B::float_cat(vec![bias(inputs), bias(products)], 0),
-        projected: order.unvisited(d_inputs),
-        initial: d_states.into_rows(settings),
-    }
+    let d_recurrent = B::float_reshape(d_recurrent, Shape::from([passes * d_hidden, gates]));
+    let d_biases = B::float_cat(vec![bias(inputs), bias(products)], 0);
+    let d_initial = d_states.into_rows(settings);
+    [order.unvisited(d_inputs), d_recurrent, d_biases, d_initial]
 }
 
 /// What is kept of each place, each part `d_hidden` wide.

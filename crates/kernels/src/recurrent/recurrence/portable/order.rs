@@ -96,7 +96,6 @@ fn is_padding(settings: &Settings, at: usize, pass: usize) -> impl Iterator<Item
     settings.lengths.iter().map(move |length| place >= *length)
 }
 
-/// Part of a tensor along a dimension.
 pub(super) fn taken<B: Backend>(
     tensor: &FloatTensor<B>,
     dim: usize,
@@ -107,7 +106,6 @@ pub(super) fn taken<B: Backend>(
     B::float_slice(tensor.clone(), &slices)
 }
 
-/// Tensors put together along a dimension.
 pub(super) fn join<B: Backend>(mut tensors: Vec<FloatTensor<B>>, dim: usize) -> FloatTensor<B> {
     match tensors.len() {
         1 => tensors.remove(0),

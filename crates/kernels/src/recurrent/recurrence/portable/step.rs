@@ -18,9 +18,7 @@ pub(super) struct States<B: Backend> {
 impl<B: Backend> States<B> {
     /// Of `[batch, states * passes * d_hidden]`.
     pub(super) fn from_rows(rows: FloatTensor<B>, settings: &Settings) -> Self {
-        let &Settings {
-            batch, d_hidden, ..
-        } = settings;
+        let (batch, d_hidden) = (settings.batch, settings.d_hidden);
         let passes = settings.direction.passes();
         let states = settings.cell.states();
         let rows = B::float_reshape(rows, Shape::from([batch, states, passes, d_hidden]));
@@ -37,9 +35,7 @@ impl<B: Backend> States<B> {
 
     /// The other way.
     pub(super) fn into_rows(self, settings: &Settings) -> FloatTensor<B> {
-        let &Settings {
-            batch, d_hidden, ..
-        } = settings;
+        let (batch, d_hidden) = (settings.batch, settings.d_hidden);
         let passes = settings.direction.passes();
         let states = std::iter::once(self.hidden).chain(self.cell);
         let row = |state| {
