@@ -84,23 +84,6 @@ mod tests {
         factors.into_iter().map(|factor| factor != 0.0).collect()
     }
 
-    #[test]
-    fn as_many_are_dropped_as_was_asked_for() {
-        for probability in [0.0, 0.1, 0.5, 0.9] {
-            let dropout = Dropout::new(probability, 3);
-            let kept: usize = (0..100)
-                .map(|query| {
-                    let row = kept(dropout, [0, 1, query], 1000);
-                    row.into_iter().filter(|&kept| kept).count()
-                })
-                .sum();
-            let share = kept as f64 / 1e5;
-            // Five standard errors.
-            let noise = 5.0 * (probability * (1.0 - probability) / 1e5).sqrt();
-            assert!((share - (1.0 - probability)).abs() <= noise, "{share}");
-        }
-    }
-
     /// Neighbours, along and across, agree half of the time when half are dropped.
     #[test]
     fn places_are_independent() {

@@ -122,17 +122,3 @@ impl RedrawnFeatures {
         self.directions.value_sync();
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn passes_are_counted_until_a_loop_tells_them() {
-        let mut passes = Passes::Counted(0);
-        let due: Vec<bool> = (0..7).map(|_| passes.is_due(3)).collect();
-        assert_eq!(due, [false, false, false, true, false, false, true]);
-        let mut passes = Passes::Told;
-        assert!((0..7).all(|_| !passes.is_due(3)));
-    }
-}
