@@ -46,61 +46,45 @@ impl AttentionOptions {
     }
 
     /// Multiplies products by `scale` instead of `1/sqrt(d_head)`.
-    pub fn with_scale(self, scale: f64) -> Self {
-        Self {
-            scale: Some(scale),
-            ..self
-        }
+    pub fn with_scale(mut self, scale: f64) -> Self {
+        self.scale = Some(scale);
+        self
     }
 
     /// Keeps products between `-softcap` and `softcap`.
-    pub fn with_softcap(self, softcap: f64) -> Self {
-        Self {
-            softcap: Some(softcap),
-            ..self
-        }
+    pub fn with_softcap(mut self, softcap: f64) -> Self {
+        self.softcap = Some(softcap);
+        self
     }
 
     /// Lets scores fall with the distance, by a slope for each head.
-    pub fn with_alibi(self, slopes: impl Into<Vec<f32>>) -> Self {
-        Self {
-            alibi: Some(slopes.into()),
-            ..self
-        }
+    pub fn with_alibi(mut self, slopes: impl Into<Vec<f32>>) -> Self {
+        self.alibi = Some(slopes.into());
+        self
     }
 
     /// Adds `bias` to the scores.
-    pub fn with_bias(self, bias: Tensor<4>) -> Self {
-        Self {
-            bias: Some(bias),
-            ..self
-        }
+    pub fn with_bias(mut self, bias: Tensor<4>) -> Self {
+        self.bias = Some(bias);
+        self
     }
 
     /// Forgets weights at random.
-    pub fn with_dropout(self, dropout: Dropout) -> Self {
-        Self {
-            dropout: Some(dropout),
-            ..self
-        }
+    pub fn with_dropout(mut self, dropout: Dropout) -> Self {
+        self.dropout = Some(dropout);
+        self
     }
 
     /// Skips what keeps NaN and infinities in masked keys and values from reaching the result
     /// and the gradients: with such inputs both are undefined. A backend on which this costs
     /// nothing may ignore it.
-    pub fn with_assume_finite(self, assume_finite: bool) -> Self {
-        Self {
-            assume_finite,
-            ..self
-        }
+    pub fn with_assume_finite(mut self, assume_finite: bool) -> Self {
+        self.assume_finite = assume_finite;
+        self
     }
 
-    /// Sees to it that the bias is on the device of the queries. A mask is checked where it is
+    /// Panics unless the bias is on the device of the queries. A mask is checked where it is
     /// used.
-    ///
-    /// # Panics
-    ///
-    /// If it is not.
     pub(crate) fn check_device(&self, op: &str, query: &Device) {
         if let Some(bias) = &self.bias {
             check_device(op, "a bias", query, &bias.device());
@@ -109,10 +93,6 @@ impl AttentionOptions {
 
     /// The sizes of a call to `op` with a query, a key and a value, after all of it was checked but
     /// the pattern.
-    ///
-    /// # Panics
-    ///
-    /// If the tensors are not of one dtype of up to 32 bits, or something does not fit.
     pub(crate) fn check_call(
         &self,
         op: &str,
@@ -124,19 +104,9 @@ impl AttentionOptions {
         shape
     }
 
-    /// Sees to it that all but the pattern, which is checked where it is used, fits.
-    ///
-    /// # Panics
-    ///
-    /// If something does not, naming `op`, what was expected and what came.
+    /// Panics unless all but the pattern, which is checked where it is used, fits.
     pub(crate) fn check(&self, op: &str, shape: &AttentionShape) {
-        let &AttentionShape {
-            batch,
-            heads,
-            seq_q,
-            seq_k,
-            ..
-        } = shape;
+        let [batch, heads, seq_q, seq_k] = shape.scores();
         if let Some(scale) = self.scale {
             assert!(
                 (scale as f32).is_finite(),
@@ -166,7 +136,7 @@ impl AttentionOptions {
                 bias.dtype()
             );
             assert!(
-                fits(bias.dims(), [batch, heads, seq_q, seq_k]),
+                fits(bias.dims(), shape.scores()),
                 "{op}: a bias must be [batch = {batch}, heads = {heads}, seq_q = {seq_q}, \
                  seq_k = {seq_k}], or 1 in place of any, got {:?}",
                 bias.dims()

@@ -74,7 +74,7 @@ impl AttentionShape {
 
     /// So many queries and keys of one head of one number, for tests of what is visible.
     #[cfg(test)]
-    pub(crate) fn of_sequences(batch: usize, seq_q: usize, seq_k: usize) -> Self {
+    pub(crate) const fn of_sequences(batch: usize, seq_q: usize, seq_k: usize) -> Self {
         Self {
             batch,
             heads: 1,
@@ -91,6 +91,17 @@ impl AttentionShape {
         self.heads / self.kv_heads
     }
 
+    /// The sizes of the scores: `[batch, heads, seq_q, seq_k]`.
+    pub(crate) fn scores(&self) -> [usize; 4] {
+        [self.batch, self.heads, self.seq_q, self.seq_k]
+    }
+
+    /// Numbers in a query and a key, and in a value.
+    #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+    pub(crate) fn widths(&self) -> [usize; 2] {
+        [self.d_head, self.d_value]
+    }
+
     /// Numbers of the context.
     #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
     pub(crate) fn context(&self) -> usize {
@@ -103,11 +114,7 @@ impl AttentionShape {
     }
 }
 
-/// Sees to it that a tensor of a call is on the device of its queries.
-///
-/// # Panics
-///
-/// If it is not.
+/// Panics unless a tensor of a call is on the device of its queries.
 pub(crate) fn check_device(op: &str, name: &str, query: &Device, got: &Device) {
     assert!(
         got == query,

@@ -6,9 +6,7 @@ use zoo_spec::Lsh;
 use crate::mechanisms::hard::Choice;
 use crate::scan::FeatureMap;
 
-/// What makes weights of queries and keys.
 pub(crate) enum Weighing {
-    /// The softmax of products.
     Softmax,
     /// The softmax of products through matrices, `[heads, d_head, d_head]`.
     Multiplicative(Tensor<3>),

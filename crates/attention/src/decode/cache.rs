@@ -16,7 +16,6 @@ pub struct KvCache {
     kept: Kept,
 }
 
-/// How many are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kept {
     /// All; room for so many to begin with.
@@ -119,11 +118,7 @@ impl KvCache {
         (rows, filled)
     }
 
-    /// Sees to it that new rows fit together and to those that are there.
-    ///
-    /// # Panics
-    ///
-    /// If they do not.
+    /// Panics unless new rows fit together and to those that are there.
     fn check(&self, key: &Tensor<4>, value: &Tensor<4>) {
         assert!(
             self.rows.is_some() || self.is_empty(),
@@ -233,10 +228,6 @@ impl KvCache {
 }
 
 /// These examples of a batch, in this order. Where they are all there were, nothing is copied.
-///
-/// # Panics
-///
-/// If there is no such example.
 pub(crate) fn examples_of(tensor: Tensor<4>, examples: &[usize]) -> Tensor<4> {
     let [batch, ..] = tensor.dims();
     if let Some(missing) = examples.iter().find(|example| **example >= batch) {

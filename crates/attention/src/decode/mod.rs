@@ -86,11 +86,9 @@ impl DecodeCache {
     }
 
     /// The same with random features that are there already.
-    pub(crate) fn with_features(self, features: FeatureMap) -> Self {
-        Self {
-            features: Some(features),
-            ..self
-        }
+    pub(crate) fn with_features(mut self, features: FeatureMap) -> Self {
+        self.features = Some(features);
+        self
     }
 
     /// Random features that were drawn for it, if any were.

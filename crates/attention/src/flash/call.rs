@@ -27,10 +27,41 @@ pub(crate) struct TiledSettings {
     pub(crate) is_portable: bool,
 }
 
+#[cfg(all(test, feature = "tch"))]
+impl TiledSettings {
+    /// What a rule shows, at a scale of 0.3, with no other option.
+    pub(crate) fn of_rule(shape: AttentionShape, rule: Rule) -> Self {
+        Self {
+            shape,
+            rule: Arc::new(rule),
+            scale: 0.3,
+            softcap: None,
+            alibi: None,
+            dropout: None,
+            assume_finite: false,
+            is_portable: false,
+        }
+    }
+}
+
+/// The tensors of a call.
+#[derive(Debug, Clone, ExtensionType)]
+pub(crate) struct Inputs<B: Backend> {
+    pub(crate) query: FloatTensor<B>,
+    pub(crate) key: FloatTensor<B>,
+    pub(crate) value: FloatTensor<B>,
+    #[extension_type]
+    pub(crate) hidden: MoreHidden<B>,
+    #[extension_type]
+    pub(crate) bias: Bias<B>,
+}
+
+/// Context, log-sum-exp and [softmax statistics](Saved::stats).
+pub(crate) type Outputs<B> = (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>);
+
 /// A mask beyond what the settings say, if there is one.
 #[derive(Debug, Clone, ExtensionType)]
 pub(crate) enum MoreHidden<B: Backend> {
-    /// Nothing more is hidden.
     Nothing,
     /// `[batch, heads, seq_q, seq_k]`, any of them 1 to stand for all: `true` hides.
     Where(BoolTensor<B>),
@@ -39,7 +70,6 @@ pub(crate) enum MoreHidden<B: Backend> {
 /// What is added to the scores, if anything.
 #[derive(Debug, Clone, ExtensionType)]
 pub(crate) enum Bias<B: Backend> {
-    /// Nothing is.
     Nothing,
     /// `[batch, heads, seq_q, seq_k]`, any of them 1 to stand for all.
     Added(FloatTensor<B>),
@@ -57,11 +87,7 @@ impl<B: Backend> Bias<B> {
 /// What the backward pass starts from.
 #[derive(Debug, Clone)]
 pub(crate) struct Saved<B: Backend> {
-    pub(crate) query: FloatTensor<B>,
-    pub(crate) key: FloatTensor<B>,
-    pub(crate) value: FloatTensor<B>,
-    pub(crate) hidden: MoreHidden<B>,
-    pub(crate) bias: Bias<B>,
+    pub(crate) inputs: Inputs<B>,
     pub(crate) context: FloatTensor<B>,
     /// For each row, the maximum of its scores and the sum of the exponentials of what they
     /// are below it; a sum of zero if the row is fully masked. One number, the log-sum-exp,
@@ -73,7 +99,6 @@ pub(crate) struct Saved<B: Backend> {
 /// Output gradients, and which input gradients are requested.
 #[derive(Debug, Clone)]
 pub(crate) struct Arrived<B: Backend> {
-    /// The gradient by the context.
     pub(crate) d_context: FloatTensor<B>,
     /// The gradient by the log-sum-exp, if that was used.
     pub(crate) d_log_sum_exp: Option<FloatTensor<B>>,

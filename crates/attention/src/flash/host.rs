@@ -7,23 +7,15 @@ use burn::backend::TensorMetadata;
 use burn::backend::tensor::FloatTensor;
 use zoo_kernels::hosts::Host;
 
-use super::call::{Arrived, Bias, InputGradients, MoreHidden, Saved, TiledSettings};
+use super::call::{Arrived, InputGradients, Inputs, MoreHidden, Outputs, Saved, TiledSettings};
 use super::cpu::{self, Call, Heads, Upstream};
 #[cfg(any(feature = "flex", feature = "ndarray"))]
 use super::ops::{TiledBackward, TiledForward};
-use super::sight::Sights;
 use super::spread::Spread;
 
-pub(super) fn forward<B: Host>(
-    query: FloatTensor<B>,
-    key: FloatTensor<B>,
-    value: FloatTensor<B>,
-    hidden: MoreHidden<B>,
-    bias: Bias<B>,
-    settings: &TiledSettings,
-) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
+pub(super) fn forward<B: Host>(inputs: &Inputs<B>, settings: &TiledSettings) -> Outputs<B> {
     let shape = settings.shape;
-    with_call::<B, _>([&query, &key, &value], &hidden, &bias, settings, |call| {
+    with_call(inputs, settings, |call| {
         let (context, stats) = cpu::forward(call);
         let tensor =
             |numbers, width| B::from_vec(numbers, &[shape.batch, shape.heads, shape.seq_q, width]);
@@ -40,17 +32,11 @@ pub(super) fn backward<B: Host>(
     arrived: Arrived<B>,
     settings: &TiledSettings,
 ) -> InputGradients<B> {
-    let tensors = [&saved.query, &saved.key, &saved.value];
+    let inputs = &saved.inputs;
     let context = B::elements(&saved.context);
     let stats = B::elements(&saved.stats);
     let d_context = B::elements(&arrived.d_context);
     let d_log_sum_exp = arrived.d_log_sum_exp.as_ref().map(B::elements);
-    let upstream = Upstream {
-        context: &context,
-        stats: &stats,
-        d_context: &d_context,
-        d_log_sum_exp: d_log_sum_exp.as_deref(),
-    };
     let count = context.len();
     assert!(
         d_context.len() == count && count == settings.shape.context(),
@@ -59,21 +45,27 @@ pub(super) fn backward<B: Host>(
         settings.shape.context(),
         d_context.len()
     );
-    let bias_dims = saved
+    let bias_dims = inputs
         .bias
         .as_ref()
         .filter(|_| arrived.wants_bias)
         .map(|bias| bias.shape().dims::<4>());
-    let (gradients, d_bias) =
-        with_call::<B, _>(tensors, &saved.hidden, &saved.bias, settings, |call| {
-            let d_bias = bias_dims.map(|dims| cpu::backward_of_bias(call, &upstream, dims));
-            (cpu::backward(call, &upstream), d_bias)
-        });
-    let [query, key, value] = tensors.map(|tensor| tensor.shape().dims::<4>());
+    let ([query, key, value], d_bias) = with_call(inputs, settings, |call| {
+        let of_tiles = cpu::stats_of_tiles(call, &stats);
+        let upstream = Upstream {
+            context: &context,
+            stats: of_tiles.as_deref().unwrap_or(&stats),
+            d_context: &d_context,
+            d_log_sum_exp: d_log_sum_exp.as_deref(),
+        };
+        let d_bias = bias_dims.map(|dims| cpu::backward_of_bias(call, &upstream, dims));
+        (cpu::backward(call, &upstream), d_bias)
+    });
+    let like = |numbers, tensor: &FloatTensor<B>| B::from_vec(numbers, &tensor.shape());
     InputGradients {
-        query: B::from_vec(gradients.query, &query),
-        key: B::from_vec(gradients.key, &key),
-        value: B::from_vec(gradients.value, &value),
+        query: like(query, &inputs.query),
+        key: like(key, &inputs.key),
+        value: like(value, &inputs.value),
         bias: d_bias
             .zip(bias_dims)
             .map(|(numbers, dims)| B::from_vec(numbers, &dims)),
@@ -107,26 +99,19 @@ fn heads<B: Host>(tensor: &FloatTensor<B>) -> (Cow<'_, [f32]>, usize) {
 
 /// The call that these tensors are, for the CPU body.
 fn with_call<B: Host, R>(
-    [query, key, value]: [&FloatTensor<B>; 3],
-    hidden: &MoreHidden<B>,
-    bias: &Bias<B>,
+    inputs: &Inputs<B>,
     settings: &TiledSettings,
     work: impl FnOnce(&Call<'_>) -> R,
 ) -> R {
-    let hidden = match hidden {
+    let Inputs {
+        query, key, value, ..
+    } = inputs;
+    let hidden = match &inputs.hidden {
         MoreHidden::Nothing => None,
         MoreHidden::Where(hidden) => Some((B::bytes(hidden), hidden.shape().dims())),
     };
-    let bias = bias
-        .as_ref()
-        .map(|bias| (B::elements(bias), bias.shape().dims()));
-    let sights = Sights {
-        shape: &settings.shape,
-        rule: &settings.rule,
-        hidden: hidden
-            .as_ref()
-            .map(|(bytes, dims)| Spread::new(bytes.as_ref(), *dims)),
-    };
+    let bias = inputs.bias.as_ref();
+    let bias = bias.map(|bias| (B::elements(bias), bias.shape().dims()));
     let shape = &settings.shape;
     let dims = [query, key, value].map(|tensor| tensor.shape().dims::<4>());
     let expected = [
@@ -143,7 +128,10 @@ fn with_call<B: Host, R>(
     work(&Call {
         shape: settings.shape,
         plan: &cpu::plan(settings),
-        sights: &sights,
+        rule: &settings.rule,
+        hidden: hidden
+            .as_ref()
+            .map(|(bytes, dims)| Spread::new(bytes.as_ref(), *dims)),
         scale: settings.scale as f32,
         softcap: settings.softcap.map(|cap| cap as f32),
         alibi: settings.alibi.as_deref(),
@@ -169,15 +157,8 @@ macro_rules! compute_on_the_host {
     ($backend:ty) => {
         #[allow(deprecated)] // Burn 0.22 is the last to carry NdArray; we carry it.
         impl TiledForward for $backend {
-            fn tiled_forward(
-                query: FloatTensor<Self>,
-                key: FloatTensor<Self>,
-                value: FloatTensor<Self>,
-                hidden: MoreHidden<Self>,
-                bias: Bias<Self>,
-                settings: TiledSettings,
-            ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-                forward::<Self>(query, key, value, hidden, bias, &settings)
+            fn tiled_forward(inputs: Inputs<Self>, settings: TiledSettings) -> Outputs<Self> {
+                forward(&inputs, &settings)
             }
         }
 

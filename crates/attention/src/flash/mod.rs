@@ -45,8 +45,6 @@ mod merge;
 #[allow(deprecated)] // as above
 mod ops;
 mod portable;
-#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
-mod sight;
 mod spread;
 
 use std::sync::Arc;
@@ -62,7 +60,7 @@ use zoo_kernels::cpu::InstructionSet;
 pub(crate) use zoo_kernels::has_kernels as has_body;
 
 pub use self::body::Body;
-use self::call::{Bias, MoreHidden, TiledSettings};
+use self::call::{Bias, Inputs, MoreHidden, TiledSettings};
 pub use self::merge::{Flashed, merge};
 use self::ops::TiledForward;
 pub(crate) use self::spread::Spread;
@@ -112,7 +110,7 @@ pub fn flash_with_log_sum_exp(
     value: Tensor<4>,
     options: &AttentionOptions,
 ) -> Flashed {
-    compute(query, key, value, options, Rule::Full, body)
+    flash_by_rule(query, key, value, options, Rule::Full)
 }
 
 /// [`flash_with_log_sum_exp`], seeing no more than a rule shows that is no pattern's.
@@ -123,7 +121,8 @@ pub(crate) fn flash_by_rule(
     options: &AttentionOptions,
     rule: Rule,
 ) -> Flashed {
-    compute(query, key, value, options, rule, body)
+    let settled = settle([&query, &key, &value], options, rule);
+    compute([query, key, value], options, settled, body)
 }
 
 /// [`flash_with_log_sum_exp`] as it is computed where no body of the backend was compiled
@@ -135,7 +134,8 @@ pub fn recorded(
     value: Tensor<4>,
     options: &AttentionOptions,
 ) -> Flashed {
-    compute(query, key, value, options, Rule::Full, |_, _, _, _| {
+    let settled = settle([&query, &key, &value], options, Rule::Full);
+    compute([query, key, value], options, settled, |_, _, _, _| {
         Body::Recorded
     })
 }
@@ -149,32 +149,17 @@ pub fn by_tiles(
     value: Tensor<4>,
     options: &AttentionOptions,
 ) -> Flashed {
-    let (mut settings, hidden) = settle(&query, &key, &value, options, Rule::Full);
-    settings.is_portable = true;
-    compute_settled(query, key, value, options, settings, hidden, body)
+    let mut settled = settle([&query, &key, &value], options, Rule::Full);
+    settled.0.is_portable = true;
+    compute([query, key, value], options, settled, body)
 }
 
 type Choose = fn(&DispatchTensorKind, DType, bool, &TiledSettings) -> Body;
 
 fn compute(
-    query: Tensor<4>,
-    key: Tensor<4>,
-    value: Tensor<4>,
+    [query, key, value]: [Tensor<4>; 3],
     options: &AttentionOptions,
-    also: Rule,
-    choose: Choose,
-) -> Flashed {
-    let (settings, hidden) = settle(&query, &key, &value, options, also);
-    compute_settled(query, key, value, options, settings, hidden, choose)
-}
-
-fn compute_settled(
-    query: Tensor<4>,
-    key: Tensor<4>,
-    value: Tensor<4>,
-    options: &AttentionOptions,
-    settings: TiledSettings,
-    hidden: Option<Tensor<4, Bool>>,
+    (settings, hidden): (TiledSettings, Option<Tensor<4, Bool>>),
     choose: Choose,
 ) -> Flashed {
     let stored = query.dtype();
@@ -189,18 +174,23 @@ fn compute_settled(
     };
     let [query, key, value] = [query, key, value].map(|tensor| wide(tensor).into_dispatch());
     log::trace!("flash attention by {body}: {:?}", settings.shape);
-    let hidden: MoreHidden<Dispatch> = match hidden {
-        Some(hidden) => MoreHidden::Where(hidden.into_dispatch()),
-        None => MoreHidden::Nothing,
-    };
-    let bias: Bias<Dispatch> = match bias {
-        Some(bias) if bias.dtype() == dtype => Bias::Added(bias.into_dispatch()),
-        Some(bias) => Bias::Added(widen(bias).into_dispatch()),
-        None => Bias::Nothing,
+    let inputs = Inputs::<Dispatch> {
+        query,
+        key,
+        value,
+        hidden: match hidden {
+            Some(hidden) => MoreHidden::Where(hidden.into_dispatch()),
+            None => MoreHidden::Nothing,
+        },
+        bias: match bias {
+            Some(bias) if bias.dtype() == dtype => Bias::Added(bias.into_dispatch()),
+            Some(bias) => Bias::Added(widen(bias).into_dispatch()),
+            None => Bias::Nothing,
+        },
     };
     let (context, log_sum_exp, _) = match body {
-        Body::Recorded => portable::forward::<Dispatch>(query, key, value, hidden, bias, &settings),
-        _ => <Dispatch as TiledForward>::tiled_forward(query, key, value, hidden, bias, settings),
+        Body::Recorded => portable::forward(inputs, &settings),
+        _ => <Dispatch as TiledForward>::tiled_forward(inputs, settings),
     };
     Flashed {
         context: narrow(Tensor::from_dispatch(context), stored),
@@ -219,7 +209,7 @@ pub fn which_body(
     value: &Tensor<4>,
     options: &AttentionOptions,
 ) -> Body {
-    let (settings, hidden) = settle(query, key, value, options, Rule::Full);
+    let (settings, hidden) = settle([query, key, value], options, Rule::Full);
     let bias = options.bias.as_ref();
     chosen(query, hidden.is_some(), bias, &settings, body).0
 }
@@ -252,15 +242,13 @@ fn chosen(
 
 /// Checks the sizes and takes the pattern apart, and shows of it what a rule shows, too.
 fn settle(
-    query: &Tensor<4>,
-    key: &Tensor<4>,
-    value: &Tensor<4>,
+    tensors: [&Tensor<4>; 3],
     options: &AttentionOptions,
     also: Rule,
 ) -> (TiledSettings, Option<Tensor<4, Bool>>) {
     let op = "flash attention";
-    let shape = options.check_call(op, [query, key, value]);
-    let device = query.device();
+    let shape = options.check_call(op, tensors);
+    let device = tensors[0].device();
     options.check_device(op, &device);
     let (rule, hidden) = options.pattern.split(op, &shape, &device);
     let settings = TiledSettings {

@@ -6,7 +6,7 @@
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, backend_extension};
 
-use super::call::{Arrived, Bias, InputGradients, MoreHidden, Saved, TiledSettings};
+use super::call::{Arrived, InputGradients, Inputs, Saved, TiledSettings};
 use super::portable;
 
 /// Tiled attention forward.
@@ -26,14 +26,10 @@ pub(crate) trait TiledForward: Backend {
     /// [softmax statistics](Saved::stats) `[batch, heads, seq_q, 2]`.
     #[allow(unused_variables)] // with no backend compiled in, nothing is called
     fn tiled_forward(
-        query: FloatTensor<Self>,
-        key: FloatTensor<Self>,
-        value: FloatTensor<Self>,
-        #[extension_type] hidden: MoreHidden<Self>,
-        #[extension_type] bias: Bias<Self>,
+        #[extension_type] inputs: Inputs<Self>,
         settings: TiledSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        portable::forward::<Self>(query, key, value, hidden, bias, &settings)
+        portable::forward::<Self>(inputs, &settings)
     }
 }
 

@@ -18,7 +18,6 @@
 
 mod bias_gradient;
 mod call;
-mod tiling;
 
 use std::ops::Range;
 
@@ -26,18 +25,17 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Slice, TensorMetadata};
 
 use self::bias_gradient::BiasGradient;
-use self::call::{Call, Scored, Tile, zero};
-use self::tiling::{TILE, add_to, cat, tiles, transposed};
-use super::call::{Arrived, Bias, InputGradients, MoreHidden, Saved, TiledSettings};
+use self::call::{Call, Scored, TILE, Tile, add_to, cat, tiles, transposed, zero};
+use super::call::{Arrived, InputGradients, Inputs, Outputs, Saved, TiledSettings};
 
-pub(super) fn forward<B: Backend>(
-    query: FloatTensor<B>,
-    key: FloatTensor<B>,
-    value: FloatTensor<B>,
-    hidden: MoreHidden<B>,
-    bias: Bias<B>,
-    settings: &TiledSettings,
-) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
+pub(super) fn forward<B: Backend>(inputs: Inputs<B>, settings: &TiledSettings) -> Outputs<B> {
+    let Inputs {
+        query,
+        key,
+        value,
+        hidden,
+        bias,
+    } = inputs;
     let call = Call::<B>::new(settings, &query, hidden, bias);
     let mut contexts = Vec::new();
     let (mut sums_of_exp, mut all_stats) = (Vec::new(), Vec::new());
@@ -95,23 +93,16 @@ pub(super) fn backward<B: Backend>(
     arrived: Arrived<B>,
     settings: &TiledSettings,
 ) -> InputGradients<B> {
-    let Saved {
+    let Inputs {
         query,
         key,
         value,
         hidden,
         bias,
-        context,
-        stats,
-    } = saved;
-    let Arrived {
-        d_context,
-        d_log_sum_exp,
-        wants_bias,
-    } = arrived;
+    } = saved.inputs;
     let mut d_bias = bias
         .as_ref()
-        .filter(|_| wants_bias)
+        .filter(|_| arrived.wants_bias)
         .map(|bias| BiasGradient::<B>::new(bias.shape().dims()));
     let call = Call::<B>::new(settings, &query, hidden, bias);
 
@@ -125,13 +116,13 @@ pub(super) fn backward<B: Backend>(
         let at = rows(&queries);
         let part = |tensor: &FloatTensor<B>| call.grouped(B::float_slice(tensor.clone(), &at));
         let query = part(&query);
-        let d_context = part(&d_context);
-        let stats = part(&stats); // [batch, kv_heads, group * tile, 2]
+        let d_context = part(&arrived.d_context);
+        let stats = part(&saved.stats); // [batch, kv_heads, group * tile, 2]
         let most = column::<B>(&stats, 0); // [batch, kv_heads, group * tile, 1]
         // At least 1, or 0 if the row is fully masked, and all its weights are zero already.
         let sum = B::float_clamp_min(column::<B>(&stats, 1), 0.5.into());
-        let mean = B::float_sum_dim(B::float_mul(d_context.clone(), part(&context)), 3);
-        let d_log_sum_exp = d_log_sum_exp.as_ref().map(part);
+        let mean = B::float_sum_dim(B::float_mul(d_context.clone(), part(&saved.context)), 3);
+        let d_log_sum_exp = arrived.d_log_sum_exp.as_ref().map(part);
         let mut d_query: Option<FloatTensor<B>> = None;
         for (keys, is_whole) in call.plan.tiles(0, row) {
             let column = keys.start / TILE;

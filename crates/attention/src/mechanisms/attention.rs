@@ -14,7 +14,6 @@ pub(crate) struct Inputs {
     pub(crate) value: Tensor<4>,
 }
 
-/// The result of a mechanism.
 pub(crate) struct Output {
     /// `[batch, heads, seq_q, d_value]`
     pub(crate) context: Tensor<4>,
@@ -68,7 +67,6 @@ pub(crate) trait Attention {
         MechanismParams::none()
     }
 
-    /// Attends.
     fn forward(&self, inputs: Inputs, _params: &Params, options: &AttentionOptions) -> Output {
         let Inputs { query, key, value } = inputs;
         let options = self.options(options, key.dims()[2], query.dims()[3]);

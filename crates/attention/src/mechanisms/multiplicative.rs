@@ -90,10 +90,6 @@ pub fn multiplicative(
 }
 
 /// `q·W` in `f32`: what products with keys are taken of.
-///
-/// # Panics
-///
-/// If the matrix does not fit, naming `op`, what was expected and what came.
 pub(crate) fn through(
     op: &str,
     query: Tensor<4>,

@@ -71,7 +71,6 @@ pub(crate) struct Params {
 }
 
 impl Params {
-    /// The vectors for such queries.
     pub(crate) fn vector(&self, query: &Tensor<4>) -> Tensor<2> {
         let [_, heads, _, d_head] = query.dims();
         let initial = || TensorData::new(drawn_vector(heads, d_head), [heads, d_head]);
@@ -80,7 +79,6 @@ impl Params {
         vector.unwrap_or_else(|| Tensor::from_data(initial(), options))
     }
 
-    /// The matrices for such queries.
     pub(crate) fn matrix(&self, query: &Tensor<4>) -> Tensor<3> {
         let [_, heads, _, d_head] = query.dims();
         let initial = || TensorData::new(drawn_matrix(heads, d_head), [heads, d_head, d_head]);

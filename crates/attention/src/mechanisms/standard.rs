@@ -96,16 +96,10 @@ pub(crate) fn poison_of_scores(
     key: Tensor<4>,
     shape: &AttentionShape,
 ) -> Tensor<4> {
-    let &AttentionShape {
-        batch,
-        heads,
-        kv_heads,
-        seq_k,
-        ..
-    } = shape;
+    let [batch, heads, _, seq_k] = shape.scores();
     let key = key
-        .reshape([batch, kv_heads, 1, seq_k])
-        .expand([batch, kv_heads, shape.group(), seq_k])
+        .reshape([batch, shape.kv_heads, 1, seq_k])
+        .expand([batch, shape.kv_heads, shape.group(), seq_k])
         .reshape([batch, heads, 1, seq_k]);
     poison(query + key)
 }
@@ -179,20 +173,12 @@ pub(crate) fn attend_by_weights(
     stored: DType,
     may_hide: bool,
 ) -> Attended {
-    let &AttentionShape {
-        batch,
-        heads,
-        kv_heads,
-        seq_q,
-        seq_k,
-        d_value,
-        ..
-    } = shape;
+    let [batch, heads, seq_q, seq_k] = shape.scores();
     let kept = match &options.dropout {
         Some(dropout) => weights.clone() * factors(dropout, shape, &weights),
         None => weights.clone(),
     };
-    let kept = kept.reshape([batch, kv_heads, shape.group() * seq_q, seq_k]);
+    let kept = kept.reshape([batch, shape.kv_heads, shape.group() * seq_q, seq_k]);
     let context = if may_hide {
         let value = FiniteRows::of(value);
         let met = kept.clone().detach().abs().matmul(value.infinite); // [batch, kv_heads, group * seq_q, 1]
@@ -200,7 +186,7 @@ pub(crate) fn attend_by_weights(
     } else {
         kept.matmul(value)
     }; // [batch, kv_heads, group * seq_q, d_value]
-    let context = context.reshape([batch, heads, seq_q, d_value]);
+    let context = context.reshape([batch, heads, seq_q, shape.d_value]);
 
     Attended {
         context: narrow(context, stored),
@@ -233,13 +219,7 @@ pub(crate) fn by_rows(
     like: &Tensor<4>,
     write: impl Fn([usize; 3], &mut Vec<f32>),
 ) -> Tensor<4> {
-    let &AttentionShape {
-        batch,
-        heads,
-        seq_q,
-        seq_k,
-        ..
-    } = shape;
+    let [batch, heads, seq_q, seq_k] = shape.scores();
     let mut numbers = Vec::with_capacity(batch * heads * seq_q * seq_k);
     for example in 0..batch {
         for head in 0..heads {

@@ -107,10 +107,6 @@ pub fn strided(
 }
 
 /// What a query sees.
-///
-/// # Panics
-///
-/// If the stride is zero.
 fn strided_pattern(stride: usize) -> Pattern {
     assert!(
         stride > 0,

@@ -121,135 +121,110 @@ fn range(
 
 #[cfg(test)]
 mod tests {
-    use zoo_spec::{Block, Fixed, Hard, LocalP, Lsh, Mechanism, MechanismConfig};
+    use zoo_spec::{Block, Fixed, LocalP, Lsh, Mechanism, MechanismConfig};
 
     use super::*;
-
-    fn refused(config: MultiHeadAttentionConfig, message: &str) {
-        let error = config.check().expect_err(message);
-        assert_eq!(error.to_string(), message);
-    }
 
     #[test]
     fn what_does_not_fit_is_named_with_both_values() {
         let new = MultiHeadAttentionConfig::new;
-        refused(
-            new(10, 3),
-            "d_model = 10 must be a multiple of heads = 3, or d_head must be given",
-        );
-        refused(
-            new(16, 8).with_kv_heads(Some(3)),
-            "heads = 8 must be a multiple of kv_heads = 3",
-        );
-        refused(
-            new(12, 4).with_positions(Positions::Rotary { theta: 1e4 }),
-            "rotary positions turn pairs of numbers: d_head = 3 must be even",
-        );
-        refused(
-            new(8, 2)
-                .with_mechanism(Mechanism::Linear.into())
-                .with_dropout(0.1),
-            "mechanism linear does not support dropout: it computes no scores or weights",
-        );
-        refused(
-            new(8, 2).with_dropout(1.0),
-            "dropout must be at least 0 and below 1, got 1",
-        );
-        refused(
-            new(8, 2).with_temperature(0.0),
-            "temperature must be from 1e-6 to 1e6, got 0",
-        );
-        refused(
-            new(8, 2).with_softcap(Some(0.0)),
-            "softcap must be from 1e-30 to 1e30, got 0",
-        );
-        refused(
-            new(8, 2)
-                .with_mechanism(Mechanism::Linear.into())
-                .with_softcap(Some(30.0)),
-            "mechanism linear does not support softcap: it computes no scores or weights",
-        );
-        refused(
-            new(8, 2).with_positions(Positions::Rotary { theta: -1.0 }),
-            "theta must be a number above 0, got -1",
-        );
-        refused(
-            new(8, 2).with_mechanism(MechanismConfig::Block(Block { size: 0 })),
-            "size must be at least 1, got 0",
-        );
-        refused(
-            new(8, 2).with_mechanism(MechanismConfig::LocalP(LocalP { window: 0 })),
-            "window must be at least 1, got 0",
-        );
-        refused(
-            new(8, 2).with_mechanism(MechanismConfig::Fixed(Fixed {
-                block: Some(0),
-                summary: 1,
-            })),
-            "block must be at least 1, got 0",
-        );
-        refused(
-            new(8, 2).with_mechanism(MechanismConfig::Hard(Hard {
-                temperature: 0.0,
-                seed: 0,
-            })),
-            "temperature must be at least 1e-6 and at most 1e6, got 0.0",
-        );
-        refused(
-            new(8, 2)
-                .with_mechanism(Mechanism::Retention.into())
-                .with_temperature(2.0),
-            "mechanism retention does not support temperature: it computes no scores or weights",
-        );
-        refused(
-            new(16, 8)
-                .with_mechanism(Mechanism::MultiQuery.into())
-                .with_kv_heads(Some(2)),
-            "kv_heads = 2 was given to mechanism multi-query, which has 1 of them",
-        );
-        refused(
-            new(8, 2)
-                .with_mechanism(Mechanism::Lsh.into())
-                .with_kdim(Some(4)),
-            "mechanism lsh makes its keys of its queries: kdim = 4 has no use",
-        );
-        refused(new(8, 0), "heads must be at least 1, got 0");
-        let lsh = |heads| new(8, heads).with_mechanism(Mechanism::Lsh.into());
-        refused(
-            lsh(4).with_kv_heads(Some(2)),
-            "mechanism lsh makes a key of each query: kv_heads = 2 must be heads = 4",
-        );
-        refused(
-            lsh(2).with_positions(Positions::Alibi),
-            "mechanism lsh does not support ALiBi: it sorts positions by their hashes",
-        );
-        refused(
-            lsh(2).with_dropout(0.1),
-            "mechanism lsh does not support dropout: it sorts positions by their hashes",
-        );
-        let none = MechanismConfig::Lsh(Lsh {
-            bucket: 8,
-            rounds: 0,
-            seed: 0,
-        });
-        refused(
-            new(8, 2).with_mechanism(none),
-            "rounds must be at least 1, got 0",
-        );
+        let of = |mechanism: Mechanism| new(8, 2).with_mechanism(mechanism.into());
+        let with = |mechanism: MechanismConfig| new(8, 2).with_mechanism(mechanism);
+        let no_blocks = Fixed {
+            block: Some(0),
+            summary: 1,
+        };
+        let rotary = |theta| Positions::Rotary { theta };
+        let (linear, lsh) = (of(Mechanism::Linear), of(Mechanism::Lsh));
+        for (config, message) in [
+            (
+                new(10, 3),
+                "d_model = 10 must be a multiple of heads = 3, or d_head must be given",
+            ),
+            (
+                new(16, 8).with_kv_heads(Some(3)),
+                "heads = 8 must be a multiple of kv_heads = 3",
+            ),
+            (
+                new(12, 4).with_positions(rotary(1e4)),
+                "rotary positions turn pairs of numbers: d_head = 3 must be even",
+            ),
+            (
+                linear.clone().with_dropout(0.1),
+                "mechanism linear does not support dropout: it computes no scores or weights",
+            ),
+            (
+                new(8, 2).with_dropout(1.0),
+                "dropout must be at least 0 and below 1, got 1",
+            ),
+            (
+                new(8, 2).with_temperature(0.0),
+                "temperature must be from 1e-6 to 1e6, got 0",
+            ),
+            (
+                new(8, 2).with_softcap(Some(0.0)),
+                "softcap must be from 1e-30 to 1e30, got 0",
+            ),
+            (
+                linear.with_softcap(Some(30.0)),
+                "mechanism linear does not support softcap: it computes no scores or weights",
+            ),
+            (
+                new(8, 2).with_positions(rotary(-1.0)),
+                "theta must be a number above 0, got -1",
+            ),
+            (
+                with(Block { size: 0 }.into()),
+                "size must be at least 1, got 0",
+            ),
+            (
+                with(LocalP { window: 0 }.into()),
+                "window must be at least 1, got 0",
+            ),
+            (with(no_blocks.into()), "block must be at least 1, got 0"),
+            (
+                with(Lsh::new(8, 0, 0).into()),
+                "rounds must be at least 1, got 0",
+            ),
+            (
+                of(Mechanism::Retention).with_temperature(2.0),
+                "mechanism retention does not support temperature: it computes no scores or weights",
+            ),
+            (
+                of(Mechanism::MultiQuery).with_kv_heads(Some(2)),
+                "kv_heads = 2 was given to mechanism multi-query, which has 1 of them",
+            ),
+            (
+                lsh.clone().with_kdim(Some(4)),
+                "mechanism lsh makes its keys of its queries: kdim = 4 has no use",
+            ),
+            (new(8, 0), "heads must be at least 1, got 0"),
+            (
+                lsh.clone().with_kv_heads(Some(1)),
+                "mechanism lsh makes a key of each query: kv_heads = 1 must be heads = 2",
+            ),
+            (
+                lsh.clone().with_positions(Positions::Alibi),
+                "mechanism lsh does not support ALiBi: it sorts positions by their hashes",
+            ),
+            (
+                lsh.with_dropout(0.1),
+                "mechanism lsh does not support dropout: it sorts positions by their hashes",
+            ),
+        ] {
+            let error = config.check().expect_err(message);
+            assert_eq!(error.to_string(), message);
+        }
     }
 
     #[test]
-    fn a_mechanism_may_say_how_many_heads_share_keys() {
+    fn heads_follow_from_the_mechanism_or_a_size_of_their_own() {
         let of = |mechanism: Mechanism| {
             let config = MultiHeadAttentionConfig::new(16, 8).with_mechanism(mechanism.into());
             config.check()
         };
         assert_eq!(of(Mechanism::MultiQuery), Ok((1, 2)));
         assert_eq!(of(Mechanism::GroupedQuery), Ok((2, 2)));
-    }
-
-    #[test]
-    fn a_head_may_have_a_size_of_its_own() {
         let config = MultiHeadAttentionConfig::new(10, 3).with_d_head(Some(4));
         assert_eq!(config.check(), Ok((3, 4)));
     }

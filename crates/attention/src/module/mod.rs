@@ -16,7 +16,6 @@ mod decode;
 mod error;
 mod look;
 mod pytorch;
-mod work;
 
 use burn::module::{Content, DisplaySettings, Module, ModuleDisplay};
 use burn::nn::{Dropout as DropoutLayer, Linear, RmsNorm};
@@ -31,7 +30,7 @@ use crate::mechanisms::{self, Inputs, Mechanism, MechanismConfig, MechanismParam
 pub use crate::positions::Positions;
 use crate::positions::rotate;
 use crate::seed::next_seed;
-use crate::{AttentionOptions, Dropout, Pattern, alibi_slopes};
+use crate::{AttentionOptions, AttentionShape, Dropout, Pattern, alibi_slopes};
 
 /// Multi-head attention with any mechanism. Made by a [`MultiHeadAttentionConfig`].
 ///
@@ -183,6 +182,35 @@ impl MultiHeadAttention {
         }
     }
 
+    /// Floating-point operations of the matmuls of one forward pass over one example, two
+    /// for each product: the projections, and what the mechanism does over the pairs of query
+    /// and key that see each other. Training takes about three times as many.
+    ///
+    /// # Panics
+    ///
+    /// If there is no query or no key.
+    pub fn flops(&self, seq_q: usize, seq_k: usize, causal: bool) -> f64 {
+        let width = |linear: &Linear| linear.weight.dims().iter().product::<usize>();
+        let of_query = width(&self.query) + width(&self.output);
+        let of_key = self.key.as_ref().map_or(0, width) + width(&self.value);
+        let projections = seq_q * of_query + seq_k * of_key;
+        let shape = AttentionShape {
+            batch: 1,
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            seq_q,
+            seq_k,
+            d_head: self.d_head,
+            d_value: self.d_head,
+        };
+        let options = AttentionOptions::new().with_pattern(match causal {
+            true => Pattern::Causal,
+            false => Pattern::Full,
+        });
+        let of_mechanism = mechanisms::of(&self.mechanism).flops(&shape, &options);
+        2.0 * projections as f64 + of_mechanism
+    }
+
     /// By the mechanism, with its parameters.
     fn attended(
         &self,
@@ -236,10 +264,6 @@ impl MultiHeadAttention {
     }
 
     /// Keys by head, likewise.
-    ///
-    /// # Panics
-    ///
-    /// If there are none but those that the mechanism makes of its queries.
     fn keys(&self, key: Tensor<3>, first: i64) -> Tensor<4> {
         let Some(projection) = &self.key else {
             panic!(

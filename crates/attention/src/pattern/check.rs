@@ -4,19 +4,9 @@ use super::Pattern;
 use crate::AttentionShape;
 
 impl Pattern {
-    /// Sees to it that every part fits `shape`.
-    ///
-    /// # Panics
-    ///
-    /// If one does not, naming `op`, what was expected and what came.
+    /// Panics unless every part fits `shape`.
     pub(crate) fn check(&self, op: &str, shape: &AttentionShape) {
-        let &AttentionShape {
-            batch,
-            heads,
-            seq_q,
-            seq_k,
-            ..
-        } = shape;
+        let [batch, heads, seq_q, seq_k] = shape.scores();
         match self {
             Self::Full
             | Self::Causal
@@ -80,9 +70,8 @@ impl Pattern {
                 padding.dims()
             ),
             Self::Dense(mask) => {
-                let expected = [batch, heads, seq_q, seq_k];
                 assert!(
-                    fits(mask.dims(), expected),
+                    fits(mask.dims(), shape.scores()),
                     "{op}: a dense mask must be [batch = {batch}, heads = {heads}, \
                      seq_q = {seq_q}, seq_k = {seq_k}], or 1 in place of any, got {:?}",
                     mask.dims()

@@ -1,5 +1,7 @@
 //! A pattern written out as a bool mask, for mechanisms that hold every score.
 
+use std::ops::Range;
+
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 
 use super::Pattern;
@@ -25,12 +27,7 @@ impl Pattern {
         device: &Device,
     ) -> Option<Tensor<4, Bool>> {
         self.check(op, shape);
-        let &AttentionShape {
-            batch,
-            seq_q,
-            seq_k,
-            ..
-        } = shape;
+        let [batch, _, seq_q, seq_k] = shape.scores();
         match self {
             Self::Full => None,
             // One query level with the last key sees everything: nothing to hide.
@@ -60,7 +57,10 @@ impl Pattern {
             | Self::Summaries { .. }
             | Self::Global(_)
             | Self::Documents(_)
-            | Self::Sees(_) => Some(written_out(self, shape, device)),
+            | Self::Sees(_) => {
+                let all = std::iter::once(0..seq_q);
+                Some(written_out(self, shape, all, device))
+            }
             Self::KeyPadding(padding) => {
                 check_device(op, "a key padding mask", device, &padding.device());
                 Some(padding.clone().reshape([batch, 1, 1, seq_k]))
@@ -69,23 +69,8 @@ impl Pattern {
                 check_device(op, "a dense mask", device, &mask.device());
                 Some(mask.clone())
             }
-            Self::And(a, b) => match (a.hidden(op, shape, device), b.hidden(op, shape, device)) {
-                (Some(a), Some(b)) => {
-                    let (a, b) = level(a, b);
-                    Some(a.bool_or(b))
-                }
-                (a, b) => a.or(b),
-            },
-            Self::Or(a, b) => {
-                match (a.hidden(op, shape, device), b.hidden(op, shape, device)) {
-                    (Some(a), Some(b)) => {
-                        let (a, b) = level(a, b);
-                        Some(a.bool_and(b))
-                    }
-                    // A side that hides nothing lets everything be seen.
-                    _ => None,
-                }
-            }
+            Self::And(a, b) => either(a.hidden(op, shape, device), b.hidden(op, shape, device)),
+            Self::Or(a, b) => both(a.hidden(op, shape, device), b.hidden(op, shape, device)),
         }
     }
 }
@@ -105,25 +90,47 @@ fn outside(
     later.bool_or(earlier)
 }
 
-/// The mask of a pattern that is a rule, place by place.
-fn written_out(pattern: &Pattern, shape: &AttentionShape, device: &Device) -> Tensor<4, Bool> {
+/// The mask of a pattern that is a rule, place by place, for some ranges of queries.
+pub(super) fn written_out(
+    pattern: &Pattern,
+    shape: &AttentionShape,
+    queries: impl Iterator<Item = Range<usize>> + Clone,
+    device: &Device,
+) -> Tensor<4, Bool> {
     let rule = pattern.rule();
     let examples = rule.different_examples(shape);
-    let mut hidden = Vec::with_capacity(examples * shape.seq_q * shape.seq_k);
+    let rows = queries.clone().map(|range| range.len()).sum();
+    let mut hidden = Vec::with_capacity(examples * rows * shape.seq_k);
     for example in 0..examples {
-        rule.write_hidden(
-            shape,
-            example,
-            [0..shape.seq_q, 0..shape.seq_k],
-            &mut hidden,
-        );
+        for range in queries.clone() {
+            rule.write_hidden(shape, example, [range, 0..shape.seq_k], &mut hidden);
+        }
     }
-    let dims = [examples, 1, shape.seq_q, shape.seq_k];
+    let dims = [examples, 1, rows, shape.seq_k];
     Tensor::from_data(TensorData::new(hidden, dims), device)
 }
 
+type Mask = Option<Tensor<4, Bool>>;
+
+/// What either of two masks hides.
+pub(crate) fn either(a: Mask, b: Mask) -> Mask {
+    match (a, b) {
+        (Some(a), Some(b)) => {
+            let (a, b) = level(a, b);
+            Some(a.bool_or(b))
+        }
+        (a, b) => a.or(b),
+    }
+}
+
+/// What both of two masks hide. A side that hides nothing lets everything be seen.
+pub(super) fn both(a: Mask, b: Mask) -> Mask {
+    let (a, b) = level(a?, b?);
+    Some(a.bool_and(b))
+}
+
 /// Stretches both masks to the sizes they have together.
-pub(super) fn level(a: Tensor<4, Bool>, b: Tensor<4, Bool>) -> (Tensor<4, Bool>, Tensor<4, Bool>) {
+fn level(a: Tensor<4, Bool>, b: Tensor<4, Bool>) -> (Tensor<4, Bool>, Tensor<4, Bool>) {
     let (a_dims, b_dims) = (a.dims(), b.dims());
     let together: [usize; 4] = std::array::from_fn(|dim| a_dims[dim].max(b_dims[dim]));
     (a.expand(together), b.expand(together))

@@ -19,6 +19,7 @@ mod summary;
 
 use burn::tensor::{Bool, Tensor};
 pub(crate) use check::fits;
+pub(crate) use dense::either;
 pub(crate) use plan::{Examples, kept};
 pub use plan::{TilePlan, TileRun};
 pub(crate) use rows::{rows_of, taken};

@@ -23,7 +23,6 @@ pub struct TilePlan {
     examples: Vec<Rows>,
 }
 
-/// The rows of tiles of one example.
 #[derive(Debug, Clone, PartialEq)]
 struct Rows {
     runs: Vec<TileRun>,
@@ -359,9 +358,8 @@ mod tests {
     #[test]
     fn density_is_the_share_of_what_is_computed() {
         let plan = |pattern: Pattern, n| {
-            pattern
-                .plan(&AttentionShape::of_sequences(1, n, n), [64, 64])
-                .density()
+            let shape = AttentionShape::of_sequences(1, n, n);
+            pattern.plan(&shape, [64, 64]).density()
         };
         assert_eq!(plan(Pattern::Full, 1000), 1.0);
         assert_eq!(plan(Pattern::Causal, 640), 55.0 / 100.0);
@@ -377,13 +375,9 @@ mod tests {
     fn summaries_are_few_when_brought_together() {
         use crate::pattern::{Stairs, Steps};
         let n = 4096;
+        let shape = AttentionShape::of_sequences(1, n, n);
         let scattered = Pattern::fixed(64, 8).and(Pattern::Causal);
-        assert!(
-            scattered
-                .plan(&AttentionShape::of_sequences(1, n, n), [64, 64])
-                .density()
-                > 0.5
-        );
+        assert!(scattered.plan(&shape, [64, 64]).density() > 0.5);
         let stairs = Rule::Stairs(Stairs {
             rise: 64,
             run: 8,
@@ -403,56 +397,34 @@ mod tests {
         assert_eq!(runs(Pattern::Full, 65_536), 1024);
         // Before, on and none after the diagonal.
         assert!(runs(Pattern::Causal, 65_536) <= 2 * 1024);
-        assert!(
-            runs(
-                Pattern::Window {
-                    left: 640,
-                    right: 0
-                },
-                65_536
-            ) <= 3 * 1024
-        );
+        let (left, right) = (640, 0);
+        assert!(runs(Pattern::Window { left, right }, 65_536) <= 3 * 1024);
     }
 
     #[test]
     fn examples_have_rows_of_their_own_or_share_them() {
         let shape = AttentionShape::of_sequences(2, 8, 8);
         let lengths = Pattern::key_lengths([8, 3]);
+        let run = |tiles, is_whole| TileRun { tiles, is_whole };
         let plan = lengths.plan(&shape, [4, 4]);
-        assert_eq!(
-            plan.runs(0, 0),
-            [TileRun {
-                tiles: 0..2,
-                is_whole: true
-            }]
-        );
-        assert_eq!(
-            plan.runs(1, 0),
-            [TileRun {
-                tiles: 0..1,
-                is_whole: false
-            }]
-        );
+        assert_eq!(plan.runs(0, 0), [run(0..2, true)]);
+        assert_eq!(plan.runs(1, 0), [run(0..1, false)]);
         let together = TilePlan::of_all_examples(&lengths.rule(), &shape, [4, 4]);
-        assert_eq!(
-            together.runs(1, 1),
-            [TileRun {
-                tiles: 0..2,
-                is_whole: false
-            }]
-        );
+        assert_eq!(together.runs(1, 1), [run(0..2, false)]);
     }
 
     #[test]
     fn a_plan_is_made_once() {
         let shape = AttentionShape::of_sequences(1, 77, 78);
-        let rule = || {
-            Arc::new(Rule::Window {
-                left: 5,
-                right: 123,
-            })
+        let ask = |examples| {
+            let (left, right) = (5, 123);
+            kept(
+                &Arc::new(Rule::Window { left, right }),
+                &shape,
+                [8, 8],
+                examples,
+            )
         };
-        let ask = |examples| kept(&rule(), &shape, [8, 8], examples);
         assert!(Arc::ptr_eq(&ask(Examples::Each), &ask(Examples::Each)));
         assert!(!Arc::ptr_eq(&ask(Examples::Each), &ask(Examples::Together)));
     }

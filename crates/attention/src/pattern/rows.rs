@@ -1,20 +1,16 @@
 //! A pattern written out for some of the queries only.
 
 use burn::tensor::kind::Basic;
-use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use burn::tensor::{Bool, Device, Int, Tensor};
 
 use super::Pattern;
-use super::dense::level;
+use super::dense::{both, either, written_out};
 use crate::AttentionShape;
 
 impl Pattern {
     /// What is [`hidden`](Self::hidden) from the queries `rows`:
     /// `[batch, heads, rows, seq_k]`, any of them 1 where the pattern is the same for all,
     /// or `None` when nothing is.
-    ///
-    /// # Panics
-    ///
-    /// As there.
     pub(crate) fn hidden_from(
         &self,
         op: &str,
@@ -28,40 +24,14 @@ impl Pattern {
             Self::Full => None,
             Self::KeyPadding(_) => self.hidden(op, shape, device),
             Self::Dense(mask) => Some(taken(mask.clone(), rows)),
-            Self::And(a, b) if self.needs_a_tensor() => match (from(a), from(b)) {
-                (Some(a), Some(b)) => {
-                    let (a, b) = level(a, b);
-                    Some(a.bool_or(b))
-                }
-                (a, b) => a.or(b),
-            },
-            Self::Or(a, b) if self.needs_a_tensor() => {
-                let (a, b) = level(from(a)?, from(b)?);
-                Some(a.bool_and(b))
+            Self::And(a, b) if self.needs_a_tensor() => either(from(a), from(b)),
+            Self::Or(a, b) if self.needs_a_tensor() => both(from(a), from(b)),
+            _ => {
+                let queries = rows.iter().map(|&row| row..row + 1);
+                Some(written_out(self, shape, queries, device))
             }
-            _ => Some(written_out(self, shape, rows, device)),
         }
     }
-}
-
-/// The mask of a pattern that is a rule, for these queries.
-fn written_out(
-    pattern: &Pattern,
-    shape: &AttentionShape,
-    rows: &[usize],
-    device: &Device,
-) -> Tensor<4, Bool> {
-    let rule = pattern.rule();
-    let examples = rule.different_examples(shape);
-    let mut hidden = Vec::with_capacity(examples * rows.len() * shape.seq_k);
-    for example in 0..examples {
-        for &row in rows {
-            let queries = row..row + 1;
-            rule.write_hidden(shape, example, [queries, 0..shape.seq_k], &mut hidden);
-        }
-    }
-    let dims = [examples, 1, rows.len(), shape.seq_k];
-    Tensor::from_data(TensorData::new(hidden, dims), device)
 }
 
 /// The given rows of a `[_, _, seq_q, _]` mask or bias; one that stands for all stays.

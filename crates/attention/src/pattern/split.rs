@@ -3,7 +3,7 @@
 use burn::tensor::{Bool, Device, Tensor};
 
 use super::Pattern;
-use super::dense::level;
+use super::dense::either;
 use super::rule::Rule;
 use super::summary::Summaries;
 use crate::AttentionShape;
@@ -11,10 +11,6 @@ use crate::AttentionShape;
 impl Pattern {
     /// The rule and the mask that together are this pattern: seen is what the rule
     /// shows and the mask does not hide.
-    ///
-    /// # Panics
-    ///
-    /// As [`hidden`](Self::hidden).
     pub(crate) fn split(
         &self,
         op: &str,
@@ -27,14 +23,7 @@ impl Pattern {
             Self::And(a, b) => {
                 let (rule_a, mask_a) = a.split(op, shape, device);
                 let (rule_b, mask_b) = b.split(op, shape, device);
-                let mask = match (mask_a, mask_b) {
-                    (Some(a), Some(b)) => {
-                        let (a, b) = level(a, b);
-                        Some(a.bool_or(b))
-                    }
-                    (a, b) => a.or(b),
-                };
-                (rule_a.and(rule_b), mask)
+                (rule_a.and(rule_b), either(mask_a, mask_b))
             }
             Self::Or(..) if self.needs_a_tensor() => {
                 // What either side shows depends on a tensor: it is all in the mask then.
@@ -105,29 +94,26 @@ mod tests {
             hidden
         };
         let end = usize::MAX;
-        let past = Pattern::Window {
-            left: end,
-            right: 0,
-        };
-        assert_eq!(hidden(past), hidden(Pattern::Causal));
-        let all = Pattern::Window {
-            left: end,
-            right: end,
-        };
-        assert_eq!(hidden(all), hidden(Pattern::Full));
-        assert_eq!(hidden(Pattern::Block { size: end }), hidden(Pattern::Full));
-        let one = Pattern::Blocks {
+        let window = |left, right| Pattern::Window { left, right };
+        let one_block = Pattern::Blocks {
             size: end,
             seen: vec![vec![0]],
         };
-        assert_eq!(hidden(one), hidden(Pattern::Full));
-        let own = Pattern::Window { left: 0, right: 0 };
-        assert_eq!(hidden(Pattern::Strided { stride: end }), hidden(own));
-        let monotonic = Pattern::Monotonic { window: end };
-        assert_eq!(hidden(monotonic), hidden(Pattern::Full));
-        let summaries = |block, summary| Pattern::Summaries { block, summary };
-        assert_eq!(hidden(summaries(3, end)), hidden(Pattern::Full));
-        let fixed = Pattern::fixed(end, 2);
-        assert_eq!(hidden(fixed), hidden(Pattern::Full));
+        let summaries = Pattern::Summaries {
+            block: 3,
+            summary: end,
+        };
+        for (endless, same) in [
+            (window(end, 0), Pattern::Causal),
+            (window(end, end), Pattern::Full),
+            (Pattern::Block { size: end }, Pattern::Full),
+            (one_block, Pattern::Full),
+            (Pattern::Strided { stride: end }, window(0, 0)),
+            (Pattern::Monotonic { window: end }, Pattern::Full),
+            (summaries, Pattern::Full),
+            (Pattern::fixed(end, 2), Pattern::Full),
+        ] {
+            assert_eq!(hidden(endless), hidden(same));
+        }
     }
 }

@@ -37,15 +37,8 @@ pub(crate) fn causal(
     shape: &AttentionShape,
     decays: Option<&[f64]>,
 ) -> Tensor<4> {
-    let &AttentionShape {
-        batch,
-        heads,
-        kv_heads,
-        seq_q,
-        seq_k,
-        ..
-    } = shape;
-    let group = shape.group();
+    let [batch, heads, seq_q, seq_k] = shape.scores();
+    let (kv_heads, group) = (shape.kv_heads, shape.group());
     let [.., features] = query.dims();
     let [.., width] = value.dims();
     let decays = decays.unwrap_or(&[1.0]);

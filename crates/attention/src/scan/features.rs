@@ -1,6 +1,6 @@
 //! What stands in for the exponential of a product: features whose product is like it.
 
-use burn::tensor::{Tensor, TensorData, activation};
+use burn::tensor::{Bool, Tensor, TensorData, activation};
 
 use zoo_spec::LinearFeatures;
 
@@ -58,11 +58,7 @@ impl From<LinearFeatures> for FeatureMap {
 const RELU_FLOOR: f32 = 1e-3;
 
 impl FeatureMap {
-    /// Sees to it that they are for heads like these, and has them where the query is.
-    ///
-    /// # Panics
-    ///
-    /// If they are not, naming `op`, what was expected and what came.
+    /// The features where the query is. Panics unless they are for heads like these.
     pub(crate) fn ready(&self, op: &str, query: &Tensor<4>) -> Features {
         let [.., d_head] = query.dims();
         match self {
@@ -134,35 +130,18 @@ impl Features {
     }
 
     /// `[batch, kv_heads, seq_k, features]`, zero for hidden keys.
-    pub(crate) fn of_keys(&self, key: Tensor<4>, [_, scale]: [f64; 2], sight: &Sight) -> Tensor<4> {
-        let key = times(key, scale);
-        let features = match self {
-            Self::Elu1 => elu1(key),
-            Self::Relu => activation::relu(key).add_scalar(RELU_FLOOR),
-            Self::Exponential(directions) => {
-                let exponents = exponents(key, directions);
-                let seen = match sight.hidden.clone() {
-                    // What is hidden does not count, however large it is.
-                    Some(hidden) => {
-                        let hidden = hidden.expand(exponents.dims());
-                        exponents.mask_fill(hidden, LOWEST)
-                    }
-                    None => exponents,
-                };
-                // So does a factor of all keys of a head.
-                let most = seen.clone().detach().max_dim(3).max_dim(2);
-                seen.sub(most).exp()
-            }
-        };
+    pub(crate) fn of_keys(&self, key: Tensor<4>, scale: [f64; 2], sight: &Sight) -> Tensor<4> {
+        let (features, _) = self.of_new_keys(key, scale, sight.hidden.clone());
         sight.clear(features)
     }
 
     /// The features of new keys, and the logarithm of what those of a head were divided
-    /// by, where that is a choice.
+    /// by, where that is a choice. What is hidden does not count, however large it is.
     pub(crate) fn of_new_keys(
         &self,
         key: Tensor<4>,
         [_, scale]: [f64; 2],
+        hidden: Option<Tensor<4, Bool>>,
     ) -> (Tensor<4>, Option<Tensor<4>>) {
         let key = times(key, scale);
         match self {
@@ -170,8 +149,16 @@ impl Features {
             Self::Relu => (activation::relu(key).add_scalar(RELU_FLOOR), None),
             Self::Exponential(directions) => {
                 let exponents = exponents(key, directions);
-                let most = exponents.clone().detach().max_dim(3).max_dim(2); // [batch, kv_heads, 1, 1]
-                ((exponents - most.clone()).exp(), Some(most))
+                let seen = match hidden {
+                    Some(hidden) => {
+                        let hidden = hidden.expand(exponents.dims());
+                        exponents.mask_fill(hidden, LOWEST)
+                    }
+                    None => exponents,
+                };
+                // A factor of all keys of a head cancels out, too.
+                let most = seen.clone().detach().max_dim(3).max_dim(2); // [batch, kv_heads, 1, 1]
+                ((seen - most.clone()).exp(), Some(most))
             }
         }
     }

@@ -3,6 +3,7 @@
 use burn::tensor::{Bool, Device, Tensor};
 
 use crate::finite::{FiniteRows, poison};
+use crate::pattern::either;
 use crate::{AttentionShape, Pattern};
 
 /// Who sees whom, as far as it can be said of keys alone.
@@ -42,14 +43,8 @@ impl Sight {
             return (key, value, None);
         }
         let [key, value] = [key, value].map(FiniteRows::of);
-        let &AttentionShape {
-            batch,
-            heads,
-            kv_heads,
-            seq_q,
-            seq_k,
-            ..
-        } = shape;
+        let [batch, heads, seq_q, seq_k] = shape.scores();
+        let kv_heads = shape.kv_heads;
         // The last query is aligned with the last key; those before the first key see nothing.
         let met = (key.infinite + value.infinite).cumsum(2); // [batch, kv_heads, seq_k, 1]
         let met = if seq_q <= seq_k {
@@ -66,11 +61,7 @@ impl Sight {
         (key.finite, value.finite, Some(poison(met)))
     }
 
-    /// Sees to it that nobody sees ahead.
-    ///
-    /// # Panics
-    ///
-    /// If somebody does, naming `op` and the pattern.
+    /// Panics unless nobody sees ahead.
     pub(crate) fn check_causal(&self, op: &str, pattern: &Pattern) {
         assert!(
             self.is_causal,
@@ -80,40 +71,23 @@ impl Sight {
     }
 
     /// Reads it off a pattern.
-    ///
-    /// # Panics
-    ///
-    /// If there is more to the pattern, naming `op` and what it is.
     pub(crate) fn of(op: &str, pattern: &Pattern, shape: &AttentionShape, device: &Device) -> Self {
-        match pattern {
-            Pattern::Full => Self {
-                is_causal: false,
-                hidden: None,
-            },
-            Pattern::Causal => Self {
-                is_causal: true,
-                hidden: None,
-            },
-            Pattern::KeyLengths(_) | Pattern::KeyPadding(_) => Self {
-                is_causal: false,
-                hidden: pattern
-                    .hidden(op, shape, device)
-                    .map(|hidden| hidden.swap_dims(2, 3)),
-            },
+        let (is_causal, hidden) = match pattern {
+            Pattern::Full => (false, None),
+            Pattern::Causal => (true, None),
+            Pattern::KeyLengths(_) | Pattern::KeyPadding(_) => {
+                let hidden = pattern.hidden(op, shape, device);
+                (false, hidden.map(|hidden| hidden.swap_dims(2, 3)))
+            }
             Pattern::And(a, b) => {
                 let [a, b] = [a, b].map(|part| Self::of(op, part, shape, device));
-                Self {
-                    is_causal: a.is_causal || b.is_causal,
-                    hidden: match (a.hidden, b.hidden) {
-                        (Some(a), Some(b)) => Some(a.bool_or(b)),
-                        (a, b) => a.or(b),
-                    },
-                }
+                (a.is_causal || b.is_causal, either(a.hidden, b.hidden))
             }
             other => panic!(
                 "{op}: it accepts full and causal patterns, key lengths and key padding only, got {}",
                 other.kind()
             ),
-        }
+        };
+        Self { is_causal, hidden }
     }
 }

@@ -142,7 +142,7 @@ impl LinearState {
         let [key, value] = [key, value].map(widen);
         let (key, value, key_shift) = match features {
             Some(features) => {
-                let (key, shift) = features.of_new_keys(key, features.scale(scale, &shape));
+                let (key, shift) = features.of_new_keys(key, features.scale(scale, &shape), None);
                 (key, with_ones(value), shift)
             }
             None => (self.faded(key), value, None),

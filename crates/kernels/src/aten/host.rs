@@ -7,7 +7,7 @@ use tch::Tensor;
 
 use crate::hosts::{Strided, span};
 
-use super::{Error, check, taken, zoo_aten_host_data, zoo_aten_meta};
+use super::{Error, check, made, zoo_aten_host_data, zoo_aten_meta};
 
 /// Where the elements are, if there are any, and whether they are contiguous.
 fn data(tensor: &Tensor) -> Result<(*mut f32, bool), Error> {
@@ -116,10 +116,10 @@ pub unsafe fn host_strided<const D: usize>(
 /// If LibTorch cannot make it.
 #[doc(hidden)]
 pub fn meta(dims: &[i64]) -> Tensor {
-    let mut out = [ptr::null_mut()];
     // SAFETY: as many dimensions as are counted, and memory for one tensor.
-    let message = unsafe { zoo_aten_meta(out.as_mut_ptr(), dims.as_ptr(), dims.len()) };
-    check("meta tensor", message).unwrap_or_else(|error| panic!("{error}"));
-    let [tensor] = taken(out);
+    let made = made("meta tensor", |out| unsafe {
+        zoo_aten_meta(out, dims.as_ptr(), dims.len())
+    });
+    let [tensor] = made.unwrap_or_else(|error| panic!("{error}"));
     tensor
 }

@@ -136,10 +136,15 @@ fn check(op: &'static str, message: *mut c_char) -> Result<(), Error> {
     Err(Error { op, message: text })
 }
 
-/// Takes over tensors that LibTorch made.
-fn taken<const N: usize>(out: [*mut C_tensor; N]) -> [Tensor; N] {
+/// The tensors that LibTorch makes in a call, which has room for them and returns a message.
+fn made<const N: usize>(
+    op: &'static str,
+    call: impl FnOnce(*mut *mut C_tensor) -> *mut c_char,
+) -> Result<[Tensor; N], Error> {
+    let mut out = [ptr::null_mut(); N];
+    check(op, call(out.as_mut_ptr()))?;
     // SAFETY: each was just made for us, as `check` has seen, and is dropped by tch.
-    out.map(|tensor| unsafe { Tensor::from_ptr(tensor) })
+    Ok(out.map(|tensor| unsafe { Tensor::from_ptr(tensor) }))
 }
 
 /// Flash attention on CUDA, forward, in `f16` or `bf16`: the context `[batch, seq_q, heads, d]`
@@ -157,13 +162,12 @@ pub fn flash_attention(
     is_causal: bool,
     scale: f64,
     window: Option<[i64; 2]>,
-) -> Result<(Tensor, Tensor), Error> {
+) -> Result<[Tensor; 2], Error> {
     let [left, right] = window.unwrap_or([-1, -1]);
-    let mut out = [ptr::null_mut(); 2];
     // SAFETY: all are tensors that live through the call, and there is room for two.
-    let message = unsafe {
+    made("flash attention", |out| unsafe {
         zoo_aten_flash_forward(
-            out.as_mut_ptr(),
+            out,
             query.as_ptr(),
             key.as_ptr(),
             value.as_ptr(),
@@ -172,10 +176,7 @@ pub fn flash_attention(
             left,
             right,
         )
-    };
-    check("flash attention", message)?;
-    let [context, log_sum_exp] = taken(out);
-    Ok((context, log_sum_exp))
+    })
 }
 
 /// cuDNN's attention, forward, in `f16` or `bf16`: the context `[batch, heads, seq_q, d]` and the
@@ -191,22 +192,18 @@ pub fn cudnn_attention(
     [query, key, value]: [&Tensor; 3],
     is_causal: bool,
     scale: f64,
-) -> Result<(Tensor, Tensor), Error> {
-    let mut out = [ptr::null_mut(); 2];
+) -> Result<[Tensor; 2], Error> {
     // SAFETY: all are tensors that live through the call, and there is room for two.
-    let message = unsafe {
+    made("attention by cuDNN", |out| unsafe {
         zoo_aten_cudnn_forward(
-            out.as_mut_ptr(),
+            out,
             query.as_ptr(),
             key.as_ptr(),
             value.as_ptr(),
             is_causal,
             scale,
         )
-    };
-    check("attention by cuDNN", message)?;
-    let [context, log_sum_exp] = taken(out);
-    Ok((context, log_sum_exp))
+    })
 }
 
 /// Who sees whom, as [`efficient_attention`] and its backward pass are told by number.
@@ -257,18 +254,17 @@ pub struct Efficient<'a> {
 pub fn efficient_attention(
     [query, key, value]: [&Tensor; 3],
     told: &Efficient<'_>,
-) -> Result<(Tensor, Tensor), Error> {
+) -> Result<[Tensor; 2], Error> {
     let dropout = told.dropout.unwrap_or(Dropout {
         probability: 0.0,
         seed: 0,
     });
     loop {
-        let mut out = [ptr::null_mut(); 4];
         // SAFETY: all are tensors that live through the call, or none, and there is room
         // for four.
-        let message = unsafe {
+        let made = made("memory-efficient attention", |out| unsafe {
             zoo_aten_efficient_forward(
-                out.as_mut_ptr(),
+                out,
                 query.as_ptr(),
                 key.as_ptr(),
                 value.as_ptr(),
@@ -278,14 +274,13 @@ pub fn efficient_attention(
                 dropout.probability,
                 dropout.seed,
             )
-        };
-        check("memory-efficient attention", message)?;
-        let [context, log_sum_exp, seed, offset] = taken(out);
+        });
+        let [context, log_sum_exp, seed, offset] = made?;
         // Another thread may have drawn from the device in between, and then the backward
         // pass would drop others. Both are numbers on the host.
         let is_as_told = || [seed.int64_value(&[]), offset.int64_value(&[])] == [dropout.seed, 0];
         if dropout.probability == 0.0 || is_as_told() {
-            return Ok((context, log_sum_exp));
+            return Ok([context, log_sum_exp]);
         }
     }
 }
@@ -300,20 +295,17 @@ pub fn layer_norm_backward(
     [arrived, input, gamma]: [&Tensor; 3],
     [mean, factor]: [&Tensor; 2],
 ) -> Result<[Tensor; 3], Error> {
-    let mut out = [ptr::null_mut(); 3];
     // SAFETY: all are tensors that live through the call, and there is room for three.
-    let message = unsafe {
+    made("layer norm, backward,", |out| unsafe {
         zoo_aten_layer_norm_backward(
-            out.as_mut_ptr(),
+            out,
             arrived.as_ptr(),
             input.as_ptr(),
             gamma.as_ptr(),
             mean.as_ptr(),
             factor.as_ptr(),
         )
-    };
-    check("layer norm, backward,", message)?;
-    Ok(taken(out))
+    })
 }
 
 /// A tensor on the CPU of these numbers, which it takes over: nothing is copied, as
@@ -339,21 +331,12 @@ pub fn of_numbers(numbers: Vec<f32>, dims: &[usize]) -> Result<Tensor, Error> {
     }
     let dims: Vec<i64> = dims.iter().map(|dim| *dim as i64).collect();
     let owner = Box::into_raw(Box::new(numbers));
-    let mut out = [ptr::null_mut()];
     // SAFETY: the numbers stay where they are until `done`, and nobody else has them.
-    let message = unsafe {
-        zoo_aten_of_numbers(
-            out.as_mut_ptr(),
-            (*owner).as_mut_ptr(),
-            dims.as_ptr(),
-            dims.len(),
-            owner.cast(),
-            done,
-        )
-    };
-    check("tensor of numbers", message)?;
-    let [tensor] = taken(out);
-    Ok(tensor)
+    let made = made("tensor of numbers", |out| unsafe {
+        let numbers = (*owner).as_mut_ptr();
+        zoo_aten_of_numbers(out, numbers, dims.as_ptr(), dims.len(), owner.cast(), done)
+    });
+    made.map(|[tensor]| tensor)
 }
 
 /// What Adam is told.

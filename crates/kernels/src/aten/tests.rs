@@ -107,17 +107,9 @@ fn ones(size: &[i64]) -> Tensor {
     Tensor::ones(size, (Kind::Float, Device::Cpu))
 }
 
-/// What a step with a changed argument is refused with; arguments are the parameter, its
-/// gradient, both moments and the time.
-fn refused_step(change: impl FnOnce(&mut [Tensor; 5])) -> String {
-    let mut tensors = [
-        ones(&[2, 3]),
-        ones(&[2, 3]),
-        ones(&[2, 3]),
-        ones(&[2, 3]),
-        time_on(Device::Cpu, 1),
-    ];
-    change(&mut tensors);
+/// LibTorch's kernel for the CPU takes the size of the parameter for that of all.
+#[test]
+fn a_step_with_tensors_that_do_not_fit_is_refused() {
     let adam = Adam {
         is_adamw: false,
         rate: 0.1,
@@ -125,110 +117,79 @@ fn refused_step(change: impl FnOnce(&mut [Tensor; 5])) -> String {
         decay: 0.0,
         epsilon: 1e-8,
     };
-    let [parameter, gradient, first, second, time] = &mut tensors;
-    adam_step(parameter, gradient, [first, second], time, adam)
-        .expect_err("a step with tensors that do not fit")
-        .to_string()
-}
-
-/// LibTorch's kernel for the CPU takes the size of the parameter for that of all.
-#[test]
-fn a_step_with_tensors_that_do_not_fit_is_refused() {
-    let prefix = "LibTorch's Adam failed: ";
+    // Number `at` of the parameter, its gradient, both moments and the time is another.
+    let refused = |at: usize, other: Tensor, expected: &str| {
+        let mut tensors: [Tensor; 5] = std::array::from_fn(|_| ones(&[2, 3]));
+        tensors[4] = time_on(Device::Cpu, 1);
+        tensors[at] = other;
+        let [parameter, gradient, first, second, time] = &mut tensors;
+        let error = adam_step(parameter, gradient, [first, second], time, adam)
+            .expect_err("a step with tensors that do not fit");
+        assert_eq!(
+            error.to_string(),
+            format!("LibTorch's Adam failed: {expected}")
+        );
+    };
     let like = "must be contiguous and like the parameter, Strided Float [2, 3] on cpu, got";
     for (at, name) in [
         (1, "the gradient"),
         (2, "the first moment"),
         (3, "the second moment"),
     ] {
-        assert_eq!(
-            refused_step(|tensors| tensors[at] = ones(&[2, 2])),
-            format!("{prefix}{name} {like} Strided Float [2, 2] on cpu")
-        );
-        assert_eq!(
-            refused_step(|tensors| tensors[at] = ones(&[2, 3]).to_kind(Kind::Double)),
-            format!("{prefix}{name} {like} Strided Double [2, 3] on cpu")
-        );
-        assert_eq!(
-            refused_step(|tensors| tensors[at] = ones(&[3, 2]).transpose(0, 1)),
-            format!("{prefix}{name} {like} non-contiguous Strided Float [2, 3] on cpu")
-        );
-        assert_eq!(
-            refused_step(|tensors| tensors[at] = meta(&[2, 3])),
-            format!("{prefix}{name} {like} Strided Float [2, 3] on meta")
-        );
-        assert_eq!(
-            refused_step(|tensors| tensors[at] = ones(&[2, 3]).to_sparse_sparse_dim(2)),
-            format!("{prefix}{name} {like} Sparse Float [2, 3] on cpu")
-        );
-        assert_eq!(
-            refused_step(|tensors| tensors[at] = Tensor::new()),
-            format!("{prefix}{name} {like} an undefined tensor")
-        );
+        let table = ones(&[2, 3]);
+        for (other, got) in [
+            (ones(&[2, 2]), "Strided Float [2, 2] on cpu"),
+            (table.to_kind(Kind::Double), "Strided Double [2, 3] on cpu"),
+            (
+                ones(&[3, 2]).transpose(0, 1),
+                "non-contiguous Strided Float [2, 3] on cpu",
+            ),
+            (meta(&[2, 3]), "Strided Float [2, 3] on meta"),
+            (table.to_sparse_sparse_dim(2), "Sparse Float [2, 3] on cpu"),
+            (Tensor::new(), "an undefined tensor"),
+        ] {
+            refused(at, other, &format!("{name} {like} {got}"));
+        }
     }
-    assert_eq!(
-        refused_step(|tensors| tensors[0] = ones(&[2, 1]).expand([2, 3], false)),
-        format!(
-            "{prefix}the parameter must be contiguous and of a floating-point dtype, got \
-             non-contiguous Strided Float [2, 3] on cpu"
-        )
+    refused(
+        0,
+        ones(&[2, 1]).expand([2, 3], false),
+        "the parameter must be contiguous and of a floating-point dtype, got non-contiguous \
+         Strided Float [2, 3] on cpu",
     );
-    assert_eq!(
-        refused_step(|tensors| tensors[4] = ones(&[0])),
-        format!("{prefix}time must be one Float on cpu, got Strided Float [0] on cpu")
+    refused(
+        4,
+        ones(&[0]),
+        "time must be one Float on cpu, got Strided Float [0] on cpu",
     );
-}
-
-/// Arguments are the upstream gradient, the input, gamma, the means and the factors.
-fn refused_norm(change: impl FnOnce(&mut [Tensor; 5])) -> String {
-    let mut tensors = [
-        ones(&[4, 5]),
-        ones(&[4, 5]),
-        ones(&[5]),
-        ones(&[4, 1]),
-        ones(&[4, 1]),
-    ];
-    change(&mut tensors);
-    let [arrived, input, gamma, mean, factor] = &tensors;
-    layer_norm_backward([arrived, input, gamma], [mean, factor])
-        .expect_err("a norm of tensors that do not fit")
-        .to_string()
 }
 
 #[test]
 fn a_norm_of_tensors_that_do_not_fit_is_refused() {
-    let prefix = "LibTorch's layer norm, backward, failed: ";
-    let input = "Strided Float [4, 5] on cpu";
-    assert_eq!(
-        refused_norm(|tensors| tensors[0] = ones(&[1, 5])),
-        format!(
-            "{prefix}the upstream gradient must be like input, {input}, got Strided Float [1, 5] on cpu"
-        )
-    );
-    assert_eq!(
-        refused_norm(|tensors| tensors[0] = meta(&[4, 5])),
-        format!(
-            "{prefix}the upstream gradient must be like input, {input}, got Strided Float [4, 5] on meta"
-        )
-    );
-    assert_eq!(
-        refused_norm(|tensors| tensors[2] = ones(&[7])),
-        format!(
-            "{prefix}gamma must be the last dimensions of input, {input}, got Strided Float [7] on cpu"
-        )
-    );
-    for (at, name) in [(3, "mean"), (4, "factor")] {
+    // Number `at` of the upstream gradient, the input, gamma, the means and the factors is another.
+    let refused = |at: usize, other: Tensor, expected: &str, got: &str| {
+        let [table, row] = [ones(&[4, 5]), ones(&[4, 1])];
+        let mut tensors = [&table, &table, &ones(&[5]), &row, &row];
+        tensors[at] = &other;
+        let [arrived, input, gamma, mean, factor] = tensors;
+        let error = layer_norm_backward([arrived, input, gamma], [mean, factor])
+            .expect_err("a norm of tensors that do not fit");
         let expected = format!(
-            "{prefix}{name} must be one number for each of the 4 rows of input, {input}, got"
+            "LibTorch's layer norm, backward, failed: {expected} input, Strided Float [4, 5] on \
+             cpu, got {got}"
         );
-        assert_eq!(
-            refused_norm(|tensors| tensors[at] = ones(&[1, 1])),
-            format!("{expected} Strided Float [1, 1] on cpu")
-        );
-        assert_eq!(
-            refused_norm(|tensors| tensors[at] = ones(&[4, 1]).to_kind(Kind::Int64)),
-            format!("{expected} Strided Long [4, 1] on cpu")
-        );
+        assert_eq!(error.to_string(), expected);
+    };
+    let like = "the upstream gradient must be like";
+    refused(0, ones(&[1, 5]), like, "Strided Float [1, 5] on cpu");
+    refused(0, meta(&[4, 5]), like, "Strided Float [4, 5] on meta");
+    let last = "gamma must be the last dimensions of";
+    refused(2, ones(&[7]), last, "Strided Float [7] on cpu");
+    for (at, name) in [(3, "mean"), (4, "factor")] {
+        let expected = format!("{name} must be one number for each of the 4 rows of");
+        let whole = ones(&[4, 1]).to_kind(Kind::Int64);
+        refused(at, ones(&[1, 1]), &expected, "Strided Float [1, 1] on cpu");
+        refused(at, whole, &expected, "Strided Long [4, 1] on cpu");
     }
 }
 

@@ -14,7 +14,6 @@ use super::kernel::{
 };
 use super::score::{finish_scores, write_factors};
 use super::scratch::Scratch;
-use crate::AttentionShape;
 
 dispatch! {
     /// The gradients of some rows of tiles.
@@ -53,15 +52,9 @@ unsafe fn backward_part<S: Simd>(
     rows: Range<usize>,
     out: Out<'_>,
 ) {
-    let AttentionShape {
-        kv_heads,
-        seq_q,
-        seq_k,
-        d_head,
-        d_value,
-        ..
-    } = call.shape;
-    let group = call.shape.group();
+    let [_, heads, seq_q, seq_k] = call.shape.scores();
+    let [d_head, d_value] = call.shape.widths();
+    let (kv_heads, group) = (call.shape.kv_heads, call.shape.group());
     let example = kv_head / kv_heads;
     // Rows as wide as registers: gradients are added to a copy where they are not.
     let (wide_head, wide_value) = (
@@ -110,7 +103,7 @@ unsafe fn backward_part<S: Simd>(
         let row = row % rows_of_head;
         let queries = call.plan.queries(row);
         let count = queries.len();
-        let first = (example * call.shape.heads + own) * seq_q + queries.start;
+        let first = (example * heads + own) * seq_q + queries.start;
         let query = &call.query[first * d_head..][..count * d_head];
         let d_context = &upstream.d_context[first * d_value..][..count * d_value];
         // SAFETY: the caller enabled the instructions.
@@ -257,7 +250,6 @@ unsafe fn backward_of_bias_tile<S: Simd>(
     }
 }
 
-/// Which gradient of a tile is wanted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     /// By the scores, where a bias was added.
@@ -273,7 +265,6 @@ struct TileRoom<'a> {
     context_turned: &'a mut [f32],
     weights: &'a mut [f32],
     d_scores: &'a mut [f32],
-    /// The largest score of each row.
     largest: &'a mut [f32],
     /// One over the sum of each row, zero for one that is fully masked.
     inverse: &'a mut [f32],
@@ -335,9 +326,7 @@ impl<'a> TileRoom<'a> {
         first: usize,
         count: usize,
     ) {
-        let AttentionShape {
-            d_head, d_value, ..
-        } = call.shape;
+        let [d_head, d_value] = call.shape.widths();
         let query = &call.query[first * d_head..][..count * d_head];
         let d_context = &upstream.d_context[first * d_value..][..count * d_value];
         let context = &upstream.context[first * d_value..][..count * d_value];
@@ -377,14 +366,9 @@ impl<'a> TileRoom<'a> {
     /// The instructions of `S` are enabled; the queries of the tile were taken.
     #[inline(always)]
     unsafe fn take_keys<S: Simd>(&mut self, call: &Call<'_>, tile: &Tile, wanted: Wanted) {
-        let AttentionShape {
-            kv_heads,
-            seq_k,
-            d_head,
-            d_value,
-            ..
-        } = call.shape;
-        let kv_head = tile.example * kv_heads + tile.head / call.shape.group();
+        let seq_k = call.shape.seq_k;
+        let [d_head, d_value] = call.shape.widths();
+        let kv_head = tile.example * call.shape.kv_heads + tile.head / call.shape.group();
         let (seen, first) = (tile.keys.len(), tile.keys.start);
         let key = call.key.head(kv_head, seq_k * d_head);
         let value = call.value.head(kv_head, seq_k * d_value);

@@ -2,28 +2,26 @@
 
 use std::ops::Range;
 
-use crate::flash::sight::Sights;
 use crate::flash::spread::Spread;
 use crate::pattern::TilePlan;
+use crate::pattern::rule::Rule;
 use crate::{AttentionShape, Dropout};
 
 /// What one call computes with.
 pub(crate) struct Call<'a> {
-    /// The sizes.
     pub(crate) shape: AttentionShape,
     /// Which tiles anybody sees.
     pub(crate) plan: &'a TilePlan,
     /// Who sees whom in them.
-    pub(crate) sights: &'a Sights<'a>,
-    /// What products are multiplied by.
+    pub(crate) rule: &'a Rule,
+    /// A mask that hides more: a byte a place, zero where seen.
+    pub(crate) hidden: Option<Spread<'a, u8>>,
     pub(crate) scale: f32,
     /// What they are kept within.
     pub(crate) softcap: Option<f32>,
     /// For each head, what scores lose with the distance.
     pub(crate) alibi: Option<&'a [f32]>,
-    /// What is added to scores.
     pub(crate) bias: Option<Spread<'a, f32>>,
-    /// Dropout of attention weights.
     pub(crate) dropout: Option<Dropout>,
     /// `[batch, heads, seq_q, d_head]`
     pub(crate) query: &'a [f32],
@@ -37,7 +35,6 @@ pub(crate) struct Call<'a> {
 /// has them.
 #[derive(Clone, Copy)]
 pub(crate) struct Heads<'a> {
-    /// From the first number on.
     pub(crate) numbers: &'a [f32],
     /// Numbers from one head to the next.
     pub(crate) apart: usize,
@@ -57,13 +54,31 @@ impl Call<'_> {
         self.softcap.is_none()
             && self.alibi.is_none()
             && self.bias.is_none()
-            && self.sights.hidden.is_none()
+            && self.hidden.is_none()
     }
 
     /// Whether a weight of a tile may be zero because its key is hidden: by the pattern, by a
     /// mask, or by a bias of minus infinity or any other large negative constant.
     pub(super) fn may_hide(&self, tile: &Tile) -> bool {
-        !tile.is_whole || self.sights.hidden.is_some() || self.bias.is_some()
+        !tile.is_whole || self.hidden.is_some() || self.bias.is_some()
+    }
+
+    /// Which of up to 64 queries of `[example, head]` see a key.
+    pub(super) fn seen(
+        &self,
+        [example, head]: [usize; 2],
+        queries: Range<usize>,
+        key: usize,
+    ) -> u64 {
+        let mut seen = self.rule.seen(&self.shape, example, queries.clone(), key);
+        if let Some(hidden) = self.hidden {
+            for (bit, query) in queries.enumerate() {
+                if hidden.at([example, head, query, key]) != 0 {
+                    seen &= !(1 << bit);
+                }
+            }
+        }
+        seen
     }
 }
 

@@ -16,7 +16,6 @@ use super::call::Call;
 use super::kernel::KEYS;
 use super::score::{biased, soften};
 use super::scratch::Scratch;
-use crate::AttentionShape;
 use crate::pattern::rule::place;
 
 /// As many queries a head as are faster here: from a dozen on, a tile of 64 is.
@@ -36,13 +35,8 @@ const LARGEST_AND_SUM: usize = 2;
 /// Context `[batch, heads, seq_q, d_value]` and statistics `[batch, heads, seq_q, 2]` of a
 /// few queries a head, without dropout.
 pub(super) fn forward(call: &Call<'_>) -> (Vec<f32>, Vec<f32>) {
-    let AttentionShape {
-        batch,
-        kv_heads,
-        seq_q,
-        d_value,
-        ..
-    } = call.shape;
+    let [batch, _, seq_q, _] = call.shape.scores();
+    let (kv_heads, d_value) = (call.shape.kv_heads, call.shape.d_value);
     let queries = call.shape.group() * seq_q;
     let tiles: Vec<Vec<Keys>> = (0..batch)
         .map(|example| call.plan.tiles(example, 0).collect())
@@ -126,15 +120,9 @@ unsafe fn forward_part<S: Simd>(
     tiles: &[Keys],
     partial: &mut [f32],
 ) {
-    let AttentionShape {
-        kv_heads,
-        seq_q,
-        seq_k,
-        d_head,
-        d_value,
-        ..
-    } = call.shape;
-    let group = call.shape.group();
+    let [_, _, seq_q, seq_k] = call.shape.scores();
+    let [d_head, d_value] = call.shape.widths();
+    let (kv_heads, group) = (call.shape.kv_heads, call.shape.group());
     let queries = group * seq_q;
     let width = d_value + LARGEST_AND_SUM;
     assert!(partial.len() == queries * width && KEYS.is_multiple_of(S::LANES));
@@ -174,7 +162,7 @@ unsafe fn forward_part<S: Simd>(
             // SAFETY: the caller enabled the instructions.
             at += unsafe {
                 // What is hidden from one of them must not even be multiplied by zero.
-                let may_hide = !is_whole || call.sights.hidden.is_some() || call.bias.is_some();
+                let may_hide = !is_whole || call.hidden.is_some() || call.bias.is_some();
                 if queries - at >= TOGETHER && !may_hide {
                     tile.take::<S, TOGETHER>(at, query, partial, [scores, squares, turned])
                 } else {
@@ -215,12 +203,8 @@ impl SomeKeys<'_> {
         partial: &mut [f32],
         [scores, squares, turned]: [&mut [f32]; 3],
     ) -> usize {
-        let AttentionShape {
-            seq_q,
-            d_head,
-            d_value,
-            ..
-        } = self.call.shape;
+        let [d_head, d_value] = self.call.shape.widths();
+        let seq_q = self.call.shape.seq_q;
         // SAFETY: the caller enabled the instructions.
         unsafe {
             products::<S, Q>(&query[..Q * d_head], self.key, scores, [squares, turned]);
@@ -276,10 +260,10 @@ impl SomeKeys<'_> {
                 *score = biased(*score, bias.at([self.example, one.head, one.query, key]));
             }
         }
-        if !self.is_whole || call.sights.hidden.is_some() {
+        if !self.is_whole || call.hidden.is_some() {
             let head = [self.example, one.head];
             for (score, key) in seen.iter_mut().zip(self.keys.clone()) {
-                let bits = call.sights.seen(head, one.query..one.query + 1, key);
+                let bits = call.seen(head, one.query..one.query + 1, key);
                 if bits & 1 == 0 {
                     *score = f32::NEG_INFINITY;
                 }
@@ -288,7 +272,6 @@ impl SomeKeys<'_> {
     }
 }
 
-/// Which query it is.
 struct One {
     head: usize,
     query: usize,

@@ -11,7 +11,6 @@ use super::finite::{add_non_finite_by_key, finite_copy};
 use super::kernel::{KEYS, QUERIES, multiply, online_softmax, scale_columns, turn, turn_back};
 use super::score::{finish_scores, write_factors};
 use super::scratch::Scratch;
-use crate::AttentionShape;
 
 dispatch! {
     /// A tile of queries through all keys.
@@ -37,17 +36,10 @@ unsafe fn forward_tile<S: Simd>(
     context: &mut [f32],
     stats: &mut [f32],
 ) {
-    let AttentionShape {
-        heads,
-        kv_heads,
-        seq_q,
-        seq_k,
-        d_head,
-        d_value,
-        ..
-    } = call.shape;
+    let [_, heads, seq_q, seq_k] = call.shape.scores();
+    let [d_head, d_value] = call.shape.widths();
     let (example, own) = (head / heads, head % heads);
-    let kv_head = example * kv_heads + own / call.shape.group();
+    let kv_head = example * call.shape.kv_heads + own / call.shape.group();
     let key = call.key.head(kv_head, seq_k * d_head);
     let value = call.value.head(kv_head, seq_k * d_value);
     let query = &call.query[(head * seq_q + queries.start) * d_head..][..queries.len() * d_head];

@@ -38,13 +38,6 @@ pub(super) fn plan(settings: &TiledSettings) -> Arc<TilePlan> {
     )
 }
 
-/// The gradients by query, key and value, shaped like these.
-pub(super) struct Gradients {
-    pub(super) query: Vec<f32>,
-    pub(super) key: Vec<f32>,
-    pub(super) value: Vec<f32>,
-}
-
 /// Context `[batch, heads, seq_q, d_value]` and, for each row, the maximum of its scores in
 /// units of log 2 and the sum of `2^(score - maximum)`: `[batch, heads, seq_q, 2]`.
 ///
@@ -96,25 +89,19 @@ pub(super) fn log_sum_exp(stats: &[f32]) -> Vec<f32> {
         .collect()
 }
 
-/// Whether the backward pass needs statistics of its own. Those of [`few`] come from dot
-/// products that are added up in another order: a score of a million differs by a tenth.
-fn needs_stats_of_tiles(call: &Call<'_>, stats: &[f32]) -> bool {
+/// The statistics of a backward pass that needs its own. Those of [`few`] come from dot products
+/// that are added up in another order: a score of a million differs by a tenth.
+pub(super) fn stats_of_tiles(call: &Call<'_>, stats: &[f32]) -> Option<Vec<f32>> {
     /// Up to this size, weights of both orders differ by a few millionths.
     const SMALL: f32 = 32.0;
     let is_large = |row: &[f32; STATS]| row[0].abs() > SMALL && row[1] != 0.0;
-    call.shape.seq_q <= few::FEW
-        && call.dropout.is_none()
-        && stats.as_chunks().0.iter().any(is_large)
+    let are_few = call.shape.seq_q <= few::FEW && call.dropout.is_none();
+    (are_few && stats.as_chunks().0.iter().any(is_large)).then(|| forward_by_tiles(call).1)
 }
 
-/// The gradients of a call.
-pub(super) fn backward(call: &Call<'_>, upstream: &Upstream<'_>) -> Gradients {
+/// The gradients by query, key and value.
+pub(super) fn backward(call: &Call<'_>, upstream: &Upstream<'_>) -> [Vec<f32>; 3] {
     let shape = call.shape;
-    let stats = needs_stats_of_tiles(call, upstream.stats).then(|| forward_by_tiles(call).1);
-    let upstream = &Upstream {
-        stats: stats.as_deref().unwrap_or(upstream.stats),
-        ..*upstream
-    };
     let mut d_query = vec![0.0; call.query.len()];
     let keys = shape.batch * shape.kv_heads * shape.seq_k;
     let mut d_key = vec![0.0; keys * shape.d_head];
@@ -160,11 +147,7 @@ pub(super) fn backward(call: &Call<'_>, upstream: &Upstream<'_>) -> Gradients {
                 add(d_value, &copy[of_keys..]);
             }
         });
-    Gradients {
-        query: d_query,
-        key: d_key,
-        value: d_value,
-    }
+    [d_query, d_key, d_value]
 }
 
 /// The gradient by a bias of `dims`, which are those of the scores or 1.
@@ -177,11 +160,6 @@ pub(super) fn backward_of_bias(
     dims: [usize; 4],
 ) -> Vec<f32> {
     let shape = call.shape;
-    let stats = needs_stats_of_tiles(call, upstream.stats).then(|| forward_by_tiles(call).1);
-    let upstream = &Upstream {
-        stats: stats.as_deref().unwrap_or(upstream.stats),
-        ..*upstream
-    };
     let [batch, heads, seq_q, seq_k] = dims;
     let strides = [if seq_q > 1 { seq_k } else { 0 }, usize::from(seq_k > 1)];
     let set = InstructionSet::detect();

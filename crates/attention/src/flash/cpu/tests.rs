@@ -1,7 +1,6 @@
 //! All kinds of kernels compute the same, and touch nothing that is not theirs.
 
 use super::*;
-use crate::flash::sight::Sights;
 use crate::flash::spread::Spread;
 use crate::pattern::rule::Rule;
 use crate::{AttentionShape, Dropout};
@@ -17,26 +16,20 @@ fn numbers(count: usize, mut seed: u64) -> Vec<f32> {
 
 /// Two heads on one of keys and values, two tiles of queries, three of keys; widths that
 /// divide nothing, and widths of whole registers.
-const SHAPES: [AttentionShape; 2] = [
+const SHAPES: [AttentionShape; 2] = [shape(20, 37), shape(32, 16)];
+
+const fn shape(d_head: usize, d_value: usize) -> AttentionShape {
     AttentionShape {
-        batch: 1,
         heads: 2,
-        kv_heads: 1,
-        seq_q: 70,
-        seq_k: 203,
-        d_head: 20,
-        d_value: 37,
-    },
-    AttentionShape {
-        batch: 1,
-        heads: 2,
-        kv_heads: 1,
-        seq_q: 70,
-        seq_k: 203,
-        d_head: 32,
-        d_value: 16,
-    },
-];
+        d_head,
+        d_value,
+        ..AttentionShape::of_sequences(1, 70, 203)
+    }
+}
+
+fn heads(numbers: &[f32], apart: usize) -> Heads<'_> {
+    Heads { numbers, apart }
+}
 
 /// Context, log-sum-exp, gradients by query, key, value and bias, with every option on,
 /// each tensor in memory that `place` provides.
@@ -45,13 +38,8 @@ fn compute<T: AsMut<[f32]>>(
     shape: &AttentionShape,
     place: impl Fn(&[f32]) -> T,
 ) -> [Vec<f32>; 6] {
-    let AttentionShape {
-        seq_q,
-        seq_k,
-        d_head,
-        d_value,
-        ..
-    } = *shape;
+    let [_, _, seq_q, seq_k] = shape.scores();
+    let [d_head, d_value] = shape.widths();
     let random = |count: usize, seed| place(&numbers(count, seed));
     let zeros = |count: usize| place(&vec![0.0; count]);
     let mut query = random(2 * seq_q * d_head, 1);
@@ -62,29 +50,19 @@ fn compute<T: AsMut<[f32]>>(
     let mut d_log_sum_exp = random(2 * seq_q, 6);
     let hidden: Vec<u8> = (0..seq_k).map(|key| u8::from(key % 5 == 2)).collect();
     let rule = Arc::new(Rule::Causal);
-    let sights = Sights {
-        shape,
-        rule: &rule,
-        hidden: Some(Spread::new(&hidden, [1, 1, 1, seq_k])),
-    };
     let call = Call {
         shape: *shape,
         plan: &kept(&rule, shape, [QUERIES, KEYS], Examples::Each),
-        sights: &sights,
+        rule: &rule,
+        hidden: Some(Spread::new(&hidden, [1, 1, 1, seq_k])),
         scale: 0.3,
         softcap: Some(2.0),
         alibi: Some(&[0.02, 0.01]),
         bias: Some(Spread::new(bias.as_mut(), [1, 2, seq_q, seq_k])),
         dropout: Some(Dropout::new(0.2, 1)),
         query: query.as_mut(),
-        key: Heads {
-            numbers: key.as_mut(),
-            apart: seq_k * d_head,
-        },
-        value: Heads {
-            numbers: value.as_mut(),
-            apart: seq_k * d_value,
-        },
+        key: heads(key.as_mut(), seq_k * d_head),
+        value: heads(value.as_mut(), seq_k * d_value),
     };
     let mut context = Vec::new();
     let mut stats = Vec::new();
@@ -150,13 +128,8 @@ fn compute_few<T: AsMut<[f32]>>(
     place: impl Fn(&[f32]) -> T,
 ) -> [Vec<f32>; 2] {
     let shape = &AttentionShape { seq_q: 3, ..*shape };
-    let AttentionShape {
-        seq_q,
-        seq_k,
-        d_head,
-        d_value,
-        ..
-    } = *shape;
+    let [_, _, seq_q, seq_k] = shape.scores();
+    let [d_head, d_value] = shape.widths();
     let random = |count: usize, seed| place(&numbers(count, seed));
     let mut query = random(2 * seq_q * d_head, 1);
     // The first rows of a room for seven more, behind those of another head.
@@ -166,16 +139,11 @@ fn compute_few<T: AsMut<[f32]>>(
     let mut bias = random(2 * seq_q * seq_k, 5);
     let hidden: Vec<u8> = (0..seq_k).map(|key| u8::from(key % 5 == 2)).collect();
     let rule = Arc::new(if hides { Rule::Causal } else { Rule::Full });
-    let sights = Sights {
-        shape,
-        rule: &rule,
-        hidden: hides.then(|| Spread::new(&hidden[..], [1, 1, 1, seq_k])),
-    };
-    let heads = |numbers, apart| Heads { numbers, apart };
     let call = Call {
         shape: *shape,
         plan: &kept(&rule, shape, [QUERIES, KEYS], Examples::Each),
-        sights: &sights,
+        rule: &rule,
+        hidden: hides.then(|| Spread::new(&hidden[..], [1, 1, 1, seq_k])),
         scale: 0.3,
         softcap: Some(2.0),
         alibi: Some(&[0.02, 0.01]),
@@ -209,15 +177,15 @@ fn compute_few<T: AsMut<[f32]>>(
 
 #[test]
 fn a_few_queries_get_what_they_get_among_many() {
-    let shapes = || {
-        SHAPES
-            .iter()
-            .flat_map(|shape| [(shape, true), (shape, false)])
-    };
-    for (set, (shape, hides)) in InstructionSet::available()
-        .into_iter()
-        .flat_map(|set| shapes().map(move |case| (set, case)))
-    {
+    let cases = SHAPES
+        .iter()
+        .flat_map(|shape| [(shape, true), (shape, false)])
+        .flat_map(|case| {
+            InstructionSet::available()
+                .into_iter()
+                .map(move |set| (set, case))
+        });
+    for (set, (shape, hides)) in cases {
         let [few, many] = compute_few(set, shape, hides, <[f32]>::to_vec);
         for (a, b) in few.iter().zip(&many) {
             assert!((a - b).abs() <= 1e-5, "{set:?}: {a} and {b}");
@@ -230,37 +198,25 @@ fn a_few_queries_get_what_they_get_among_many() {
     }
 }
 
+/// All instruction sets compute the same. Every tensor ends, or begins, where memory does: a kernel
+/// that reads or writes one number too many is ended by the system.
 #[test]
-fn kinds_agree() {
+fn kinds_agree_and_stay_within_their_tensors() {
     for shape in &SHAPES {
-        let results: Vec<_> = InstructionSet::available()
-            .into_iter()
-            .map(|set| compute(set, shape, <[f32]>::to_vec))
-            .collect();
-        for other in &results[1..] {
-            for (a, b) in results[0].iter().zip(other) {
+        let portable = compute(InstructionSet::Portable, shape, <[f32]>::to_vec);
+        for set in InstructionSet::available() {
+            let free = compute(set, shape, <[f32]>::to_vec);
+            for (a, b) in portable.iter().zip(&free) {
                 let size = a.iter().fold(0f32, |size, x| size.max(x.abs()));
                 for (a, b) in a.iter().zip(b) {
                     assert!((a - b).abs() <= 1e-5 * size, "{a} and {b}, of {size}");
                 }
             }
-        }
-    }
-}
-
-/// Every tensor ends, or begins, where memory does: a kernel that reads or writes one
-/// number too many is ended by the system.
-#[cfg(unix)]
-#[test]
-fn kernels_stay_within_their_tensors() {
-    for (set, shape) in InstructionSet::available()
-        .into_iter()
-        .flat_map(|set| SHAPES.iter().map(move |shape| (set, shape)))
-    {
-        let free = compute(set, shape, <[f32]>::to_vec);
-        for edge in [guarded::Edge::End, guarded::Edge::Start] {
-            let fenced = compute(set, shape, |numbers| guarded::Guarded::new(numbers, edge));
-            assert_eq!(fenced, free, "{set:?}");
+            #[cfg(unix)]
+            for edge in [guarded::Edge::End, guarded::Edge::Start] {
+                let fenced = compute(set, shape, |numbers| guarded::Guarded::new(numbers, edge));
+                assert_eq!(fenced, free, "{set:?}");
+            }
         }
     }
 }

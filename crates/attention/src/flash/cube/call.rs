@@ -40,7 +40,6 @@ pub(super) struct Call {
     pub(super) threshold: u32,
     /// What dropout multiplies those by that stay.
     pub(super) factor: f32,
-    /// Rows of tiles in the plan.
     pub(super) plan_rows: u32,
     /// How far the rows of an example lie from those of the next in the plan; zero if
     /// examples are alike.
@@ -59,7 +58,6 @@ pub(super) struct Places {
 
 #[cube]
 impl Places {
-    /// The rows of a head.
     pub(super) fn rows(&self, example: usize, head: usize, count: u32, width: u32) -> Rows {
         Rows {
             start: example * self.example as usize + head * self.head as usize,

@@ -25,7 +25,6 @@ pub(super) enum Rowwise {
 }
 
 impl Rowwise {
-    /// Queries and keys in a tile.
     pub(super) fn tile(self, layout: Layout) -> [usize; 2] {
         match self {
             Self::Queries => [layout.down(), layout.across()],
@@ -34,7 +33,6 @@ impl Rowwise {
     }
 }
 
-/// Which plan.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Wanted {
     rule: Arc<Rule>,
@@ -53,7 +51,6 @@ pub(super) struct PlanWords {
     pub(super) per_example: u32,
     pub(super) runs_at: u32,
     pub(super) bitmaps_at: u32,
-    /// Rows of tiles.
     pub(super) rows: usize,
 }
 

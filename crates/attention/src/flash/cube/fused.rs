@@ -4,28 +4,29 @@ use burn::backend::fusion::custom::{
     CustomOpIr, HandleContainer, Operation, OperationIr, OperationOutput, StreamId, TensorIr,
 };
 use burn::backend::fusion::{ExecutionError, FusionBackend, FusionRuntime};
-use burn::backend::tensor::FloatTensor;
 use burn::backend::{Cube, DType, Shape, TensorMetadata};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 
-use super::able::{Layouts, layouts};
+use super::able::{Layouts, Pass, layouts};
 use super::launch::{Given, GivenBack};
 #[cfg(not(feature = "autotune"))]
 use super::launch::{launch_backward as backward, launch_forward as forward};
 #[cfg(feature = "autotune")]
 use super::tuned::{backward, forward};
-use crate::flash::call::{Arrived, Bias, InputGradients, MoreHidden, Saved, TiledSettings};
+use crate::flash::call::{
+    Arrived, Bias, InputGradients, Inputs as Tensors, MoreHidden, Outputs, Saved, TiledSettings,
+};
 use crate::flash::ops::{TiledBackward, TiledForward};
 use crate::flash::portable;
 
 type Runtime = <CubeBackend as FusionBackend>::FusionRuntime;
 type Handles = HandleContainer<<Runtime as FusionRuntime>::FusionHandle>;
 
-/// What a queued operation is told.
 #[derive(Debug)]
 struct Queued {
     described: CustomOpIr,
+    pass: Pass,
     settings: TiledSettings,
     layouts: Layouts,
     has_mask: bool,
@@ -33,22 +34,16 @@ struct Queued {
 }
 
 impl TiledForward for Cube {
-    fn tiled_forward(
-        query: FloatTensor<Self>,
-        key: FloatTensor<Self>,
-        value: FloatTensor<Self>,
-        hidden: MoreHidden<Self>,
-        bias: Bias<Self>,
-        settings: TiledSettings,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        let client = query.client.clone();
-        let dtype = query.dtype();
+    fn tiled_forward(tensors: Tensors<Self>, settings: TiledSettings) -> Outputs<Self> {
+        let client = tensors.query.client.clone();
+        let dtype = tensors.query.dtype();
         let Some(layouts) = layouts(&client.device().client(), dtype, &settings) else {
-            return portable::forward::<Self>(query, key, value, hidden, bias, &settings);
+            return portable::forward(tensors, &settings);
         };
         let shape = &settings.shape;
+        let [query, key, value] = [tensors.query, tensors.key, tensors.value];
         let mut inputs = vec![query.into_ir(), key.into_ir(), value.into_ir()];
-        let (has_mask, has_bias) = push_more(&mut inputs, hidden, bias);
+        let (has_mask, has_bias) = push_more(&mut inputs, tensors.hidden, tensors.bias);
         let result = |width, dtype| {
             let dims = [shape.batch, shape.heads, shape.seq_q, width];
             TensorIr::uninit(client.create_empty_handle(), Shape::from(dims), dtype)
@@ -60,6 +55,7 @@ impl TiledForward for Cube {
         ];
         let queued = Queued {
             described: CustomOpIr::new("zoo::tiled_forward", &inputs, &outputs),
+            pass: Pass::Forward,
             settings,
             layouts,
             has_mask,
@@ -67,7 +63,7 @@ impl TiledForward for Cube {
         };
         let described = OperationIr::Custom(queued.described.clone());
         let [context, log_sum_exp, stats] = client
-            .register(StreamId::current(), described, Forward(queued))
+            .register(StreamId::current(), described, queued)
             .outputs();
         (context, log_sum_exp, stats)
     }
@@ -79,8 +75,8 @@ impl TiledBackward for Cube {
         arrived: Arrived<Self>,
         settings: &TiledSettings,
     ) -> InputGradients<Self> {
-        let client = saved.query.client.clone();
-        let dtype = saved.query.dtype();
+        let client = saved.inputs.query.client.clone();
+        let dtype = saved.inputs.query.dtype();
         let layouts = match layouts(&client.device().client(), dtype, settings) {
             // The gradient by a bias is summed over examples and heads, which no cube has
             // all of.
@@ -88,16 +84,16 @@ impl TiledBackward for Cube {
             _ => return portable::backward::<Self>(saved, arrived, settings),
         };
         let shape = &settings.shape;
-        let mut inputs = vec![
-            saved.query.into_ir(),
-            saved.key.into_ir(),
-            saved.value.into_ir(),
-            saved.context.into_ir(),
-            saved.stats.into_ir(),
-            arrived.d_context.into_ir(),
-        ];
-        let (has_mask, has_bias) = push_more(&mut inputs, saved.hidden, saved.bias);
-        inputs.extend(arrived.d_log_sum_exp.map(|tensor| tensor.into_ir()));
+        let tensors = saved.inputs;
+        let [query, key, value] = [tensors.query, tensors.key, tensors.value];
+        let mut inputs = vec![query.into_ir(), key.into_ir(), value.into_ir()];
+        let (has_mask, has_bias) = push_more(&mut inputs, tensors.hidden, tensors.bias);
+        let known = [saved.context, saved.stats, arrived.d_context].into_iter();
+        inputs.extend(
+            known
+                .chain(arrived.d_log_sum_exp)
+                .map(|tensor| tensor.into_ir()),
+        );
         let result = |[heads, rows, width]: [usize; 3]| {
             let dims = [shape.batch, heads, rows, width];
             TensorIr::uninit(client.create_empty_handle(), Shape::from(dims), dtype)
@@ -109,6 +105,7 @@ impl TiledBackward for Cube {
         ];
         let queued = Queued {
             described: CustomOpIr::new("zoo::tiled_backward", &inputs, &outputs),
+            pass: Pass::Backward,
             settings: settings.clone(),
             layouts,
             has_mask,
@@ -116,7 +113,7 @@ impl TiledBackward for Cube {
         };
         let described = OperationIr::Custom(queued.described.clone());
         let [query, key, value] = client
-            .register(StreamId::current(), described, Backward(queued))
+            .register(StreamId::current(), described, queued)
             .outputs();
         InputGradients {
             query,
@@ -174,60 +171,31 @@ impl<'a> Inputs<'a> {
     }
 }
 
-fn publish(
-    handles: &mut Handles,
-    described: &CustomOpIr,
-    results: impl IntoIterator<Item = CubeTensor>,
-) {
-    for (output, result) in described.outputs.iter().zip(results) {
-        handles.register_float_tensor::<CubeBackend>(&output.id, result);
-    }
-}
-
-#[derive(Debug)]
-struct Forward(Queued);
-
-impl Operation<Runtime> for Forward {
+impl Operation<Runtime> for Queued {
     fn execute(&self, handles: &mut Handles) -> Result<(), ExecutionError> {
-        let Self(queued) = self;
-        let mut inputs = Inputs::of(handles, &queued.described);
+        let mut inputs = Inputs::of(handles, &self.described);
         let given = Given {
             query: inputs.float(),
             key: inputs.float(),
             value: inputs.float(),
-            mask: queued.has_mask.then(|| inputs.mask()),
-            bias: queued.has_bias.then(|| inputs.float()),
+            mask: self.has_mask.then(|| inputs.mask()),
+            bias: self.has_bias.then(|| inputs.float()),
         };
-        let results = forward(given, &queued.settings, queued.layouts.forward);
-        publish(handles, &queued.described, results);
-        Ok(())
-    }
-}
-
-#[derive(Debug)]
-struct Backward(Queued);
-
-impl Operation<Runtime> for Backward {
-    fn execute(&self, handles: &mut Handles) -> Result<(), ExecutionError> {
-        let Self(queued) = self;
-        let mut inputs = Inputs::of(handles, &queued.described);
-        let [query, key, value] = [inputs.float(), inputs.float(), inputs.float()];
-        let [context, stats, d_context] = [inputs.float(), inputs.float(), inputs.float()];
-        let given = Given {
-            query,
-            key,
-            value,
-            mask: queued.has_mask.then(|| inputs.mask()),
-            bias: queued.has_bias.then(|| inputs.float()),
+        let results = match self.pass {
+            Pass::Forward => forward(given, &self.settings, self.layouts.forward),
+            Pass::Backward => {
+                let back = GivenBack {
+                    context: inputs.float(),
+                    stats: inputs.float(),
+                    d_context: inputs.float(),
+                    d_log_sum_exp: inputs.take(),
+                };
+                backward(given, back, &self.settings, self.layouts.backward)
+            }
         };
-        let back = GivenBack {
-            context,
-            stats,
-            d_context,
-            d_log_sum_exp: inputs.take(),
-        };
-        let results = backward(given, back, &queued.settings, queued.layouts.backward);
-        publish(handles, &queued.described, results);
+        for (output, result) in self.described.outputs.iter().zip(results) {
+            handles.register_float_tensor::<CubeBackend>(&output.id, result);
+        }
         Ok(())
     }
 }

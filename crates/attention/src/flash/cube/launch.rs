@@ -222,7 +222,6 @@ impl Ready {
         )
     }
 
-    /// What numbers the call has.
     fn numbers(&self) -> ElemType {
         dtype_to_storage_type(self.query.dtype)
     }
@@ -279,7 +278,6 @@ impl Ready {
     }
 }
 
-/// A plan on a device.
 struct Plan {
     handle: Handle,
     words: std::sync::Arc<PlanWords>,

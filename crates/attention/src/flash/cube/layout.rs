@@ -27,7 +27,6 @@ pub(crate) enum By {
     Matrices,
 }
 
-/// How a cube is laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Layout {
     pub(crate) by: By,

@@ -42,94 +42,70 @@ pub(super) fn multiply<E: Float, N: Size>(
             layout,
         );
     } else {
-        multiply_by_units::<E, N>(
-            left,
-            left_rows,
-            first_left,
-            right,
-            right_rows,
-            first_right,
-            &mut memory.wide,
-            products,
-            layout,
-        );
-    }
-}
-
-#[cube]
-fn multiply_by_units<E: Float, N: Size>(
-    left: &[Vector<E, N>],
-    left_rows: &Rows,
-    first_left: usize,
-    right: &[Vector<E, N>],
-    right_rows: &Rows,
-    first_right: usize,
-    shared: &mut Shared<[Four]>,
-    products: &mut Array<f32>,
-    #[comptime] layout: Layout,
-) {
-    let side = comptime!(layout.side);
-    let rows = comptime!(layout.rows);
-    let columns = comptime!(layout.columns());
-    let chunk = comptime!(layout.chunk);
-    let stride = comptime!(layout.chunk_stride());
-    let right_at = comptime!(layout.down() * layout.chunk_stride());
-    let unit = UNIT_POS as usize;
-    let down = unit / side;
-    let across = unit % side;
-    #[unroll]
-    for i in 0..comptime!(layout.own()) {
-        products[i] = 0.0f32;
-    }
-    let chunks = left_rows.width.div_ceil(comptime!(chunk * 4));
-    for number in 0..chunks {
-        // Others may still read what lies there.
-        sync_cube();
-        for step in 0..comptime!(rows * chunk / side) {
-            let at = unit + step * comptime!(layout.units());
-            let row = at / chunk;
-            let four = at % chunk;
-            shared[row * stride + four] = Four::cast_from(load::<E, N>(
-                left,
-                left_rows,
-                first_left + row,
-                number * chunk + four,
-            ));
+        let shared = &mut memory.wide;
+        let side = comptime!(layout.side);
+        let rows = comptime!(layout.rows);
+        let columns = comptime!(layout.columns());
+        let chunk = comptime!(layout.chunk);
+        let stride = comptime!(layout.chunk_stride());
+        let right_at = comptime!(layout.down() * layout.chunk_stride());
+        let unit = UNIT_POS as usize;
+        let down = unit / side;
+        let across = unit % side;
+        #[unroll]
+        for i in 0..comptime!(layout.own()) {
+            products[i] = 0.0f32;
         }
-        for step in 0..comptime!(columns * chunk / side) {
-            let at = unit + step * comptime!(layout.units());
-            let row = at / chunk;
-            let four = at % chunk;
-            // A unit's columns lie `side` apart from each other here: then units next to each
-            // other read rows next to each other, which lie in different banks.
-            let j = row / side;
-            let from = (j / 4) * comptime!(4 * side) + (row % side) * 4 + j % 4;
-            shared[right_at + row * stride + four] = Four::cast_from(load::<E, N>(
-                right,
-                right_rows,
-                first_right + from,
-                number * chunk + four,
-            ));
-        }
-        sync_cube();
-        for four in 0..chunk {
-            let mut rights = Array::<Four>::new(columns);
-            #[unroll]
-            for j in 0..columns {
-                rights[j] = shared[right_at + (across + j * side) * stride + four];
+        let chunks = left_rows.width.div_ceil(comptime!(chunk * 4));
+        for number in 0..chunks {
+            // Others may still read what lies there.
+            sync_cube();
+            for step in 0..comptime!(rows * chunk / side) {
+                let at = unit + step * comptime!(layout.units());
+                let row = at / chunk;
+                let four = at % chunk;
+                shared[row * stride + four] = Four::cast_from(load::<E, N>(
+                    left,
+                    left_rows,
+                    first_left + row,
+                    number * chunk + four,
+                ));
             }
-            #[unroll]
-            for i in 0..rows {
-                let lefts = shared[(down + i * side) * stride + four];
+            for step in 0..comptime!(columns * chunk / side) {
+                let at = unit + step * comptime!(layout.units());
+                let row = at / chunk;
+                let four = at % chunk;
+                // A unit's columns lie `side` apart from each other here: then units next to each
+                // other read rows next to each other, which lie in different banks.
+                let j = row / side;
+                let from = (j / 4) * comptime!(4 * side) + (row % side) * 4 + j % 4;
+                shared[right_at + row * stride + four] = Four::cast_from(load::<E, N>(
+                    right,
+                    right_rows,
+                    first_right + from,
+                    number * chunk + four,
+                ));
+            }
+            sync_cube();
+            for four in 0..chunk {
+                let mut rights = Array::<Four>::new(columns);
                 #[unroll]
                 for j in 0..columns {
-                    let other = rights[j];
-                    let mut sum = products[i * columns + j];
+                    rights[j] = shared[right_at + (across + j * side) * stride + four];
+                }
+                #[unroll]
+                for i in 0..rows {
+                    let lefts = shared[(down + i * side) * stride + four];
                     #[unroll]
-                    for k in 0..4usize {
-                        sum = fma(lefts.extract(k), other.extract(k), sum);
+                    for j in 0..columns {
+                        let other = rights[j];
+                        let mut sum = products[i * columns + j];
+                        #[unroll]
+                        for k in 0..4usize {
+                            sum = fma(lefts.extract(k), other.extract(k), sum);
+                        }
+                        products[i * columns + j] = sum;
                     }
-                    products[i * columns + j] = sum;
                 }
             }
         }
@@ -183,87 +159,66 @@ pub(super) fn add_weighted<E: Float, N: Size>(
         );
     } else {
         let shared = &mut memory.wide;
-        add_weighted_by_units::<E, N>(
-            matrix,
-            matrix_rows,
-            first,
-            shared,
-            sums,
-            may_hide,
-            blocks,
-            layout,
-        );
+        let side = comptime!(layout.side);
+        let rows = comptime!(layout.rows);
+        let fours = comptime!(layout.fours);
+        let through = comptime!(layout.through());
+        let wide = comptime!(layout.side * layout.fours);
+        let unit = UNIT_POS as usize;
+        let down = unit / side;
+        let across = unit % side;
+        #[unroll]
+        for block in 0..blocks {
+            for part in 0..comptime!(layout.across() / layout.through()) {
+                // The weights are there, and nobody reads the last part any more.
+                sync_cube();
+                for step in 0..comptime!(layout.through() * layout.fours / layout.side) {
+                    let at = unit + step * comptime!(layout.units());
+                    let loaded = load_finite::<E, N>(
+                        matrix,
+                        matrix_rows,
+                        first + part * through + at / wide,
+                        block * wide + at % wide,
+                        may_hide,
+                        shared,
+                        layout,
+                    );
+                    shared[at] = Four::cast_from(loaded);
+                }
+                sync_cube();
+                for four in 0..comptime!(layout.through() / 4) {
+                    let mut others = Array::<Four>::new(comptime!(layout.columns()));
+                    #[unroll]
+                    for j in 0..4usize {
+                        #[unroll]
+                        for c in 0..fours {
+                            others[j * fours + c] =
+                                shared[(four * 4 + j) * wide + c * side + across];
+                        }
+                    }
+                    #[unroll]
+                    for i in 0..rows {
+                        let at = weights_of_row(down + i * side, layout);
+                        let weights = shared[at + part * comptime!(layout.through() / 4) + four];
+                        #[unroll]
+                        for c in 0..fours {
+                            let mut sum = sums[(i * blocks + block) * fours + c];
+                            #[unroll]
+                            for j in 0..4usize {
+                                sum =
+                                    fma(Four::new(weights.extract(j)), others[j * fours + c], sum);
+                            }
+                            sums[(i * blocks + block) * fours + c] = sum;
+                        }
+                    }
+                }
+            }
+        }
     }
     if may_hide {
         sync_cube();
         if memory.wide[comptime!(layout.flag_at())].extract(0usize) > 0.0f32 {
             add_non_finite::<E, N>(matrix, matrix_rows, first, memory, sums, blocks, layout);
-        }
-    }
-}
-
-#[cube]
-fn add_weighted_by_units<E: Float, N: Size>(
-    matrix: &[Vector<E, N>],
-    matrix_rows: &Rows,
-    first: usize,
-    shared: &mut Shared<[Four]>,
-    sums: &mut Array<Four>,
-    may_hide: bool,
-    #[comptime] blocks: usize,
-    #[comptime] layout: Layout,
-) {
-    let side = comptime!(layout.side);
-    let rows = comptime!(layout.rows);
-    let fours = comptime!(layout.fours);
-    let through = comptime!(layout.through());
-    let wide = comptime!(layout.side * layout.fours);
-    let unit = UNIT_POS as usize;
-    let down = unit / side;
-    let across = unit % side;
-    #[unroll]
-    for block in 0..blocks {
-        for part in 0..comptime!(layout.across() / layout.through()) {
-            // The weights are there, and nobody reads the last part any more.
-            sync_cube();
-            for step in 0..comptime!(layout.through() * layout.fours / layout.side) {
-                let at = unit + step * comptime!(layout.units());
-                let loaded = load_finite::<E, N>(
-                    matrix,
-                    matrix_rows,
-                    first + part * through + at / wide,
-                    block * wide + at % wide,
-                    may_hide,
-                    shared,
-                    layout,
-                );
-                shared[at] = Four::cast_from(loaded);
-            }
-            sync_cube();
-            for four in 0..comptime!(layout.through() / 4) {
-                let mut others = Array::<Four>::new(comptime!(layout.columns()));
-                #[unroll]
-                for j in 0..4usize {
-                    #[unroll]
-                    for c in 0..fours {
-                        others[j * fours + c] = shared[(four * 4 + j) * wide + c * side + across];
-                    }
-                }
-                #[unroll]
-                for i in 0..rows {
-                    let at = weights_of_row(down + i * side, layout);
-                    let weights = shared[at + part * comptime!(layout.through() / 4) + four];
-                    #[unroll]
-                    for c in 0..fours {
-                        let mut sum = sums[(i * blocks + block) * fours + c];
-                        #[unroll]
-                        for j in 0..4usize {
-                            sum = fma(Four::new(weights.extract(j)), others[j * fours + c], sum);
-                        }
-                        sums[(i * blocks + block) * fours + c] = sum;
-                    }
-                }
-            }
         }
     }
 }

@@ -8,12 +8,11 @@
 mod aten;
 
 use burn::backend::libtorch::TchTensor;
-use burn::backend::tensor::FloatTensor;
 use burn::backend::{LibTorch, TensorMetadata};
 use burn::tensor::DType;
 use zoo_kernels::cpu::InstructionSet;
 
-use super::call::{Arrived, Bias, InputGradients, MoreHidden, Saved, TiledSettings};
+use super::call::{Arrived, Bias, InputGradients, Inputs, Outputs, Saved, TiledSettings};
 use super::host;
 use super::ops::{TiledBackward, TiledForward};
 use super::{Body, portable};
@@ -44,33 +43,27 @@ pub(super) fn body(
     }
 }
 
+fn body_of(inputs: &Inputs<LibTorch>, settings: &TiledSettings) -> Body {
+    let query = &inputs.query;
+    body(query, query.dtype(), aten::has_more(inputs), settings)
+}
+
 impl TiledForward for LibTorch {
-    fn tiled_forward(
-        query: FloatTensor<Self>,
-        key: FloatTensor<Self>,
-        value: FloatTensor<Self>,
-        hidden: MoreHidden<Self>,
-        bias: Bias<Self>,
-        settings: TiledSettings,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        let has_more = aten::has_more(&hidden, &bias);
-        match body(&query, query.dtype(), has_more, &settings) {
-            Body::Aten if settings.dropout.is_some() => {
-                forward_with_dropout([query, key, value], hidden, bias, &settings)
-            }
+    fn tiled_forward(inputs: Inputs<Self>, settings: TiledSettings) -> Outputs<Self> {
+        match body_of(&inputs, &settings) {
+            Body::Aten if settings.dropout.is_some() => forward_with_dropout(inputs, &settings),
             Body::Aten => {
-                let tensors = [&query, &key, &value];
-                let (context, log_sum_exp) = aten::forward(tensors, &hidden, &bias, &settings);
-                let may_hide = may_hide(&hidden, &bias, &settings);
-                if settings.assume_finite || aten::is_exact([&key, &value], &log_sum_exp, may_hide)
-                {
+                let (context, log_sum_exp) = aten::forward(&inputs, &settings);
+                let may_hide = may_hide(&inputs, &settings);
+                let tensors = [&inputs.key, &inputs.value];
+                if settings.assume_finite || aten::is_exact(tensors, &log_sum_exp, may_hide) {
                     with_log_sum_exp(context, log_sum_exp)
                 } else {
-                    forward_in_f32([query, key, value], hidden, bias, &settings)
+                    forward_in_f32(inputs, &settings)
                 }
             }
-            Body::Tiles => portable::forward::<Self>(query, key, value, hidden, bias, &settings),
-            _ => host::forward::<Self>(query, key, value, hidden, bias, &settings),
+            Body::Tiles => portable::forward(inputs, &settings),
+            _ => host::forward(&inputs, &settings),
         }
     }
 }
@@ -81,8 +74,7 @@ impl TiledBackward for LibTorch {
         arrived: Arrived<Self>,
         settings: &TiledSettings,
     ) -> InputGradients<Self> {
-        let has_more = aten::has_more(&saved.hidden, &saved.bias);
-        match body(&saved.query, saved.query.dtype(), has_more, settings) {
+        match body_of(&saved.inputs, settings) {
             Body::Aten if settings.dropout.is_some() => with_dropout(saved, arrived, settings),
             // What the tile loops computed.
             Body::Aten if saved.stats.tensor.size()[3] == 2 => in_f32(saved, arrived, settings),
@@ -97,66 +89,68 @@ impl TiledBackward for LibTorch {
 }
 
 /// Results of ATen's kernels: their backward passes take the log-sum-exp for the statistics.
-fn with_log_sum_exp(
-    context: TchTensor,
-    log_sum_exp: TchTensor,
-) -> (TchTensor, TchTensor, TchTensor) {
+fn with_log_sum_exp(context: TchTensor, log_sum_exp: TchTensor) -> Outputs<LibTorch> {
     // Not a view of the same memory by another name: burn-tch writes to what it takes for unshared.
     let stats = log_sum_exp.clone();
     (context, log_sum_exp, stats)
 }
 
 /// Whether a key may be hidden from a query.
-fn may_hide(
-    hidden: &MoreHidden<LibTorch>,
-    bias: &Bias<LibTorch>,
-    settings: &TiledSettings,
-) -> bool {
-    aten::has_more(hidden, bias) || !matches!(*settings.rule, Rule::Full)
+fn may_hide(inputs: &Inputs<LibTorch>, settings: &TiledSettings) -> bool {
+    aten::has_more(inputs) || !matches!(*settings.rule, Rule::Full)
+}
+
+/// Whether a key or a value that may be hidden has to be kept from the kernels.
+fn is_clean(inputs: &Inputs<LibTorch>, settings: &TiledSettings) -> bool {
+    settings.assume_finite
+        || !may_hide(inputs, settings)
+        || !aten::has_non_finite([&inputs.key, &inputs.value])
+}
+
+/// The tensors with zeros for elements of keys and values that are not finite.
+fn finite_inputs(inputs: Inputs<LibTorch>) -> Inputs<LibTorch> {
+    Inputs {
+        key: finite(&inputs.key),
+        value: finite(&inputs.value),
+        ..inputs
+    }
 }
 
 /// The tile loops in `f32`, for what ATen's kernels do not compute exactly.
-fn forward_in_f32(
-    tensors: [TchTensor; 3],
-    hidden: MoreHidden<LibTorch>,
-    bias: Bias<LibTorch>,
-    settings: &TiledSettings,
-) -> (TchTensor, TchTensor, TchTensor) {
-    let stored = tensors[0].tensor.kind();
-    let [query, key, value] = tensors.map(|tensor| to(tensor, tch::Kind::Float));
-    let bias = match bias {
-        Bias::Nothing => Bias::Nothing,
-        Bias::Added(bias) => Bias::Added(to(bias, tch::Kind::Float)),
-    };
-    let (context, log_sum_exp, stats) =
-        portable::forward::<LibTorch>(query, key, value, hidden, bias, settings);
+fn forward_in_f32(inputs: Inputs<LibTorch>, settings: &TiledSettings) -> Outputs<LibTorch> {
+    let stored = inputs.query.tensor.kind();
+    let (context, log_sum_exp, stats) = portable::forward(in_wide(inputs), settings);
     (to(context, stored), log_sum_exp, stats)
+}
+
+/// The tensors in `f32`.
+fn in_wide(inputs: Inputs<LibTorch>) -> Inputs<LibTorch> {
+    let wide = |tensor| to(tensor, tch::Kind::Float);
+    Inputs {
+        query: wide(inputs.query),
+        key: wide(inputs.key),
+        value: wide(inputs.value),
+        bias: match inputs.bias {
+            Bias::Nothing => Bias::Nothing,
+            Bias::Added(bias) => Bias::Added(wide(bias)),
+        },
+        ..inputs
+    }
 }
 
 /// ATen's kernel where weights are dropped, which only it knows how to do again: elements that
 /// are not finite are kept from it, and what sees one is made NaN afterwards.
-fn forward_with_dropout(
-    [query, key, value]: [TchTensor; 3],
-    hidden: MoreHidden<LibTorch>,
-    bias: Bias<LibTorch>,
-    settings: &TiledSettings,
-) -> (TchTensor, TchTensor, TchTensor) {
-    let is_clean = settings.assume_finite
-        || !may_hide(&hidden, &bias, settings)
-        || !aten::has_non_finite([&key, &value]);
-    if is_clean {
-        let (context, log_sum_exp) =
-            aten::forward([&query, &key, &value], &hidden, &bias, settings);
+fn forward_with_dropout(inputs: Inputs<LibTorch>, settings: &TiledSettings) -> Outputs<LibTorch> {
+    if is_clean(&inputs, settings) {
+        let (context, log_sum_exp) = aten::forward(&inputs, settings);
         return with_log_sum_exp(context, log_sum_exp);
     }
-    let (finite_key, finite_value) = (finite(&key), finite(&value));
-    let tensors = [&query, &finite_key, &finite_value];
-    let (context, log_sum_exp) = aten::forward(tensors, &hidden, &bias, settings);
+    let (context, log_sum_exp) = aten::forward(&finite_inputs(inputs.clone()), settings);
     let nothing_dropped = TiledSettings {
         dropout: None,
         ..settings.clone()
     };
-    let (shown, ..) = forward_in_f32([query, key, value], hidden, bias, &nothing_dropped);
+    let (shown, ..) = forward_in_f32(inputs, &nothing_dropped);
     let sees_none = shown.tensor.isfinite().all_dim(3, true);
     let poisoned = |tensor: TchTensor| {
         let tensor = tensor
@@ -190,18 +184,13 @@ fn with_dropout(
         d_log_sum_exp: None,
         wants_bias: false,
     };
-    let may_hide = may_hide(&saved.hidden, &saved.bias, settings);
-    let saved =
-        if settings.assume_finite || !may_hide || !aten::has_non_finite([&saved.key, &saved.value])
-        {
-            saved
-        } else {
-            Saved {
-                key: finite(&saved.key),
-                value: finite(&saved.value),
-                ..saved
-            }
-        };
+    let saved = match is_clean(&saved.inputs, settings) {
+        true => saved,
+        false => Saved {
+            inputs: finite_inputs(saved.inputs),
+            ..saved
+        },
+    };
     let gradients = aten::backward(&saved, &by_context, settings)
         .expect("a call with dropout and without a bias can go back");
     if arrived.d_log_sum_exp.is_none() {
@@ -242,24 +231,17 @@ fn in_f32(
         },
         _ => saved,
     };
-    let stored = saved.query.tensor.kind();
+    let stored = saved.inputs.query.tensor.kind();
     if stored == tch::Kind::Float {
         return portable::backward::<LibTorch>(saved, arrived, settings);
     }
-    let wide = |tensor: TchTensor| to(tensor, tch::Kind::Float);
     let saved = Saved {
-        query: wide(saved.query),
-        key: wide(saved.key),
-        value: wide(saved.value),
-        context: wide(saved.context),
-        bias: match saved.bias {
-            Bias::Nothing => Bias::Nothing,
-            Bias::Added(bias) => Bias::Added(wide(bias)),
-        },
+        inputs: in_wide(saved.inputs),
+        context: to(saved.context, tch::Kind::Float),
         ..saved
     };
     let arrived = Arrived {
-        d_context: wide(arrived.d_context),
+        d_context: to(arrived.d_context, tch::Kind::Float),
         ..arrived
     };
     let gradients = portable::backward::<LibTorch>(saved, arrived, settings);

@@ -4,7 +4,7 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Shape};
 use burn::tensor::FloatDType;
 
-use super::tiling::{TILE, add_to, cat, tiles};
+use super::call::{TILE, add_to, cat, tiles};
 
 /// The gradient by the bias, summed up tile by tile in the bias's own shape.
 pub(super) struct BiasGradient<B: Backend> {

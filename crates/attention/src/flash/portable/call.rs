@@ -9,10 +9,21 @@ use burn::backend::{
 };
 use burn::tensor::FloatDType;
 
-use super::tiling::{LEAST_VISIBLE, LOWEST, TILE, transposed};
-use crate::flash::call::{Bias, MoreHidden, TiledSettings};
+use crate::flash::call::{Bias, MoreHidden, Outputs, TiledSettings};
 use crate::pattern::rule::place;
 use crate::pattern::{Examples, TilePlan, kept};
+
+/// Queries and keys in a tile: large enough that a matmul of it is worth a call,
+/// small enough that the scores of a tile (256 KB a head) are cheap to hold.
+pub(super) const TILE: usize = 256;
+
+/// Stands for minus infinity in the scores of hidden keys: infinities are not part of what
+/// WGSL promises, and two of them make a NaN. Half as large as the largest number, so that a
+/// difference of two scores is finite.
+const LOWEST: f32 = -2e38;
+
+/// The least score of a key that is not hidden, however negative its bias is.
+const LEAST_VISIBLE: f32 = -1e38;
 
 /// Some queries against some keys.
 pub(super) struct Tile {
@@ -89,23 +100,19 @@ impl<'a, B: Backend> Call<'a, B> {
 
     /// Something of a tile by head: `[batch, heads, tile, tile]`.
     pub(super) fn full(&self, tensor: FloatTensor<B>, tile: &Tile) -> FloatTensor<B> {
-        B::float_reshape(tensor, self.full_shape(tile))
+        B::float_reshape(tensor, Shape::from(self.full_dims(tile)))
     }
 
-    pub(super) fn full_shape(&self, tile: &Tile) -> Shape {
+    fn full_dims(&self, tile: &Tile) -> [usize; 4] {
         let shape = &self.settings.shape;
-        Shape::from([
-            shape.batch,
-            shape.heads,
-            tile.queries.len(),
-            tile.keys.len(),
-        ])
+        let (queries, keys) = (tile.queries.len(), tile.keys.len());
+        [shape.batch, shape.heads, queries, keys]
     }
 
     /// Something for each place of a tile, where one may stand for all, in the shape
     /// of its scores.
     pub(super) fn like_scores(&self, tensor: FloatTensor<B>, tile: &Tile) -> FloatTensor<B> {
-        self.grouped(B::float_expand(tensor, self.full_shape(tile)))
+        self.grouped(B::float_expand(tensor, Shape::from(self.full_dims(tile))))
     }
 
     pub(super) fn scores(
@@ -144,10 +151,7 @@ impl<'a, B: Backend> Call<'a, B> {
                 (scores, Some(self.below(bias, f32::MIN)))
             }
         };
-        let hidden = match (self.hidden(tile, scores.shape()), hidden_by_bias) {
-            (Some(a), Some(b)) => Some(B::bool_or(a, b)),
-            (a, b) => a.or(b),
-        };
+        let hidden = either::<B>(self.hidden(tile, scores.shape()), hidden_by_bias);
         let scores = match &hidden {
             Some(hidden) => B::float_mask_fill(scores, hidden.clone(), LOWEST.into()),
             None => scores,
@@ -159,7 +163,6 @@ impl<'a, B: Backend> Call<'a, B> {
         }
     }
 
-    /// Where elements are below a number.
     fn below(&self, tensor: FloatTensor<B>, number: f32) -> BoolTensor<B> {
         let dtype = get_or_init_device_settings::<B>(&self.device).bool_dtype;
         B::float_lower_elem(tensor, number.into(), dtype)
@@ -225,12 +228,7 @@ impl<'a, B: Backend> Call<'a, B> {
     pub(super) fn factors(&self, tile: &Tile) -> Option<FloatTensor<B>> {
         let dropout = self.settings.dropout?;
         let shape = &self.settings.shape;
-        let dims = [
-            shape.batch,
-            shape.heads,
-            tile.queries.len(),
-            tile.keys.len(),
-        ];
+        let dims = self.full_dims(tile);
         let mut factors = Vec::with_capacity(dims.iter().product());
         for example in 0..shape.batch {
             for head in 0..shape.heads {
@@ -253,7 +251,6 @@ impl<'a, B: Backend> Call<'a, B> {
         }
     }
 
-    /// Zeros, whatever the tensor holds.
     pub(super) fn zeros_like(&self, tensor: &FloatTensor<B>) -> FloatTensor<B> {
         B::float_zeros(tensor.shape(), &self.device, FloatDType::F32)
     }
@@ -265,7 +262,7 @@ impl<'a, B: Backend> Call<'a, B> {
     /// What is hidden in a tile, in the shape of its scores.
     pub(super) fn hidden(&self, tile: &Tile, scores: Shape) -> Option<BoolTensor<B>> {
         let shape = &self.settings.shape;
-        let full = self.full_shape(tile);
+        let full = Shape::from(self.full_dims(tile));
         let by_rule = (!tile.is_whole).then(|| {
             let rule = &self.settings.rule;
             let examples = rule.different_examples(shape);
@@ -283,10 +280,7 @@ impl<'a, B: Backend> Call<'a, B> {
             let slices = spans(hidden.shape().dims(), tile);
             B::bool_expand(B::bool_slice(hidden, &slices), full.clone())
         });
-        let hidden = match (by_rule, by_mask) {
-            (Some(a), Some(b)) => B::bool_or(a, b),
-            (a, b) => a.or(b)?,
-        };
+        let hidden = either::<B>(by_rule, by_mask)?;
         Some(B::bool_reshape(hidden, scores))
     }
 
@@ -297,7 +291,7 @@ impl<'a, B: Backend> Call<'a, B> {
         most: FloatTensor<B>,
         sum: FloatTensor<B>,
         context: FloatTensor<B>,
-    ) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
+    ) -> Outputs<B> {
         let stats = B::float_cat(vec![most.clone(), sum.clone()], 3);
         // At least 1, from the largest score itself, unless nothing was seen; then
         // the context is zero already, and any positive number keeps it.
@@ -306,11 +300,7 @@ impl<'a, B: Backend> Call<'a, B> {
         (B::float_div(context, sum), log_sum_exp, stats)
     }
 
-    /// A tile of fully masked rows.
-    pub(super) fn fully_masked(
-        &self,
-        tile: usize,
-    ) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
+    pub(super) fn fully_masked(&self, tile: usize) -> Outputs<B> {
         let shape = &self.settings.shape;
         let rows = shape.group() * tile;
         let of = |width| Shape::from([shape.batch, shape.kv_heads, rows, width]);
@@ -336,6 +326,14 @@ fn spans([batch, heads, seq_q, seq_k]: [usize; 4], tile: &Tile) -> [Slice; 4] {
     ]
 }
 
+/// What either of two masks hides.
+fn either<B: Backend>(a: Option<BoolTensor<B>>, b: Option<BoolTensor<B>>) -> Option<BoolTensor<B>> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(B::bool_or(a, b)),
+        (a, b) => a.or(b),
+    }
+}
+
 pub(super) fn zero<B: Backend>(
     weights: FloatTensor<B>,
     hidden: Option<BoolTensor<B>>,
@@ -343,5 +341,31 @@ pub(super) fn zero<B: Backend>(
     match hidden {
         Some(hidden) => B::float_mask_fill(weights, hidden, 0.0.into()),
         None => weights,
+    }
+}
+
+/// The ranges of the tiles of a sequence.
+pub(super) fn tiles(length: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..length)
+        .step_by(TILE)
+        .map(move |start| start..length.min(start + TILE))
+}
+
+pub(super) fn transposed<B: Backend>(tensor: FloatTensor<B>) -> FloatTensor<B> {
+    B::float_swap_dims(tensor, 2, 3)
+}
+
+/// Adds to a sum, or begins it.
+pub(super) fn add_to<B: Backend>(sum: &mut Option<FloatTensor<B>>, more: FloatTensor<B>) {
+    *sum = Some(match sum.take() {
+        Some(sum) => B::float_add(sum, more),
+        None => more,
+    });
+}
+
+pub(super) fn cat<B: Backend>(mut tiles: Vec<FloatTensor<B>>, dim: usize) -> FloatTensor<B> {
+    match tiles.len() {
+        1 => tiles.remove(0),
+        _ => B::float_cat(tiles, dim),
     }
 }

@@ -98,10 +98,6 @@ pub fn additive(
 }
 
 /// The scores of the queries there are, in `f32`: `[batch, heads, queries, seq_k]`.
-///
-/// # Panics
-///
-/// If the vector does not fit, naming `op`, what was expected and what came.
 pub(crate) fn scores_of(
     op: &str,
     query: Tensor<4>,
@@ -119,9 +115,7 @@ pub(crate) fn scores_of(
     );
     check_parameter(op, "vector", query.dtype(), vector.dtype());
     let [query, key] = [query, key].map(widen);
-    let &AttentionShape {
-        kv_heads, seq_k, ..
-    } = shape;
+    let (kv_heads, seq_k) = (shape.kv_heads, shape.seq_k);
     let [batch, heads, queries, d_head] = query.dims();
     // Query heads that share a key head lie side by side, each with a vector of its own.
     let group = shape.group();

@@ -115,11 +115,7 @@ impl Hashing for Lsh {
     }
 }
 
-/// Sees to it that there is something to sort.
-///
-/// # Panics
-///
-/// If there is not, naming `op`.
+/// Panics unless there is something to sort.
 pub(super) fn check(lsh: &Lsh, op: &str) {
     for (name, size) in [("a bucket", lsh.bucket), ("rounds", lsh.rounds)] {
         assert!(size > 0, "{op}: {name} must be at least 1, got 0");
@@ -142,18 +138,6 @@ fn directions_of_a_round(lsh: &Lsh, seq: usize) -> Directions {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn there_are_about_as_many_hashes_as_chunks() {
-        let of = |bucket: usize, seq: usize| {
-            let Directions { hashes, each } = directions_of_a_round(&Lsh::new(bucket, 1, 0), seq);
-            (2 * each).pow(hashes as u32)
-        };
-        assert_eq!([of(64, 1), of(64, 4096), of(64, 4097)], [2, 64, 66]);
-        assert_eq!(of(2, 512), 256);
-        // A pair of 18 each.
-        assert_eq!(of(2, 514), 18 * 18);
-    }
 
     #[test]
     fn every_round_and_seed_has_directions_of_its_own() {

@@ -137,12 +137,7 @@ pub(crate) fn hidden_by_hashes(
     self::hashing::check(hashing, op);
     refuse_places(op, options);
     let shape = AttentionShape::of(op, query, query, query);
-    let AttentionShape {
-        batch,
-        heads,
-        seq_k: seq,
-        ..
-    } = shape;
+    let [batch, heads, _, seq] = shape.scores();
     let sight = Sight::of(op, &options.pattern, &shape, &query.device());
     let seating = Seating::of(hashing, query, &sight);
     let mut hidden = vec![true; batch * heads * rows.len() * seq];

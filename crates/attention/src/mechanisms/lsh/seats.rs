@@ -9,7 +9,6 @@ use zoo_spec::Lsh;
 
 use super::hashing::Hashing;
 use super::sight::Sight;
-use crate::AttentionShape;
 
 /// The places of every head on their seats, in every round.
 pub(super) struct Seating {
@@ -20,7 +19,6 @@ pub(super) struct Seating {
 /// What the places of a head are cut into.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Chunks {
-    /// How many there are.
     pub(super) count: usize,
     /// Seats in each, and so many queries.
     pub(super) seats: usize,
@@ -82,12 +80,7 @@ impl Seating {
     }
 
     pub(super) fn of(hashing: &Lsh, query: &Tensor<4>, sight: &Sight<'_>) -> Self {
-        let &AttentionShape {
-            batch,
-            heads,
-            seq_k: seq,
-            ..
-        } = sight.shape;
+        let [batch, heads, _, seq] = sight.shape.scores();
         // Two chunks see all of each other: there is nothing to sort.
         if seq <= hashing.bucket.saturating_mul(2) {
             let chunks = Chunks {
@@ -124,12 +117,7 @@ impl Seating {
 
     /// Seats everybody by `hash`, told head, round and place.
     fn fill(&mut self, sight: &Sight<'_>, hash: impl Fn(usize, usize, usize) -> u32) {
-        let AttentionShape {
-            batch,
-            heads,
-            seq_k: seq,
-            ..
-        } = *sight.shape;
+        let [batch, heads, _, seq] = sight.shape.scores();
         let (seats, keys) = (self.chunks.seats, self.chunks.keys());
         let all_seats = self.chunks.all_seats();
         for head in 0..batch * heads {
@@ -228,10 +216,8 @@ impl Order {
 /// What is seen in one round, by one head.
 struct Look<'a> {
     sight: &'a Sight<'a>,
-    /// Example and head.
     head: [usize; 2],
     order: &'a Order,
-    /// The rounds before.
     before: &'a [Order],
 }
 
@@ -269,99 +255,5 @@ impl Look<'_> {
             self.sight.hide(self.head, query, &keys, hidden);
             sees_another[query as usize] |= hidden.iter().any(|hidden| !hidden);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::pattern::rule::Rule;
-
-    const SEQ: usize = 7;
-
-    fn shape(heads: usize) -> AttentionShape {
-        AttentionShape {
-            heads,
-            kv_heads: heads,
-            ..AttentionShape::of_sequences(1, SEQ, SEQ)
-        }
-    }
-
-    /// How often each query of the last head sees each key, over all rounds.
-    fn seen(rule: Rule, heads: usize, hashes: &[[u32; SEQ]]) -> Vec<Vec<usize>> {
-        let shape = shape(heads);
-        let sight = Sight {
-            shape: &shape,
-            rule,
-            mask: None,
-        };
-        let chunks = Chunks { count: 4, seats: 2 };
-        let mut seating = Seating::empty(chunks, hashes.len(), heads);
-        seating.fill(&sight, |_, round, place| hashes[round][place]);
-        let mut times = vec![vec![0; SEQ]; SEQ];
-        for round in &seating.rounds {
-            for (place, times) in times.iter_mut().enumerate() {
-                let row = (heads - 1) * SEQ + place;
-                let seat = round.seat_of[row] as usize;
-                assert_eq!(round.rows[seat], row as i32);
-                let hidden = &round.hidden[seat * 4..][..4];
-                // Two seats of the chunk before, the last one before the first; its own two.
-                let chunk = seat / 2 % 4;
-                let first = seat - seat % 8;
-                let keys = [(chunk + 3) % 4, chunk].map(|chunk| [0, 1].map(|at| 2 * chunk + at));
-                for (key, hidden) in keys.concat().into_iter().zip(hidden) {
-                    let key = round.rows[first + key] as usize % SEQ;
-                    times[key] += usize::from(!hidden);
-                }
-            }
-        }
-        times
-    }
-
-    #[test]
-    fn the_own_chunk_and_the_one_before_are_seen() {
-        // Sorted: 1 4 | 0 2 | 3 5 | 6 and an empty seat.
-        let hashes = [[1, 0, 1, 2, 0, 2, 3]];
-        for heads in [1, 3] {
-            let seen = seen(Rule::Full, heads, &hashes);
-            assert_eq!(seen[0], [0, 1, 1, 0, 1, 0, 0]);
-            assert_eq!(seen[5], [1, 0, 1, 1, 0, 0, 0]);
-            // The first chunk sees the last.
-            assert_eq!(seen[4], [0, 1, 0, 0, 0, 0, 1]);
-        }
-    }
-
-    #[test]
-    fn a_key_seen_in_two_rounds_counts_once() {
-        let hashes = [[1, 0, 1, 2, 0, 2, 3], [0, 0, 1, 1, 2, 2, 3], [9; SEQ]];
-        for rule in [Rule::Full, Rule::Causal] {
-            let apart = hashes.map(|hashes| seen(rule.clone(), 1, &[hashes]));
-            let together = seen(rule, 1, &hashes);
-            for i in 0..SEQ {
-                for j in (0..SEQ).filter(|&j| j != i) {
-                    let in_any = apart.iter().any(|seen| seen[i][j] > 0);
-                    assert_eq!(together[i][j], usize::from(in_any), "{i} sees {j}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn itself_is_seen_only_by_who_sees_nobody_else() {
-        let hashes = [[1, 0, 1, 2, 0, 2, 3], [0, 0, 1, 1, 2, 2, 3]];
-        let seen = seen(Rule::Causal, 1, &hashes);
-        for (i, row) in seen.iter().enumerate() {
-            let others = row.iter().sum::<usize>() - row[i];
-            assert_eq!(row[i], usize::from(others == 0), "place {i}");
-            assert!(row[i + 1..].iter().all(|&times| times == 0));
-        }
-        assert_eq!(seen[0][0], 1);
-    }
-
-    #[test]
-    fn who_may_not_see_itself_either_sees_nothing() {
-        let lengths = Rule::KeyLengths(vec![0]);
-        let seen = seen(lengths, 1, &[[0; SEQ]]);
-        assert!(seen.concat().iter().all(|&times| times == 0));
     }
 }

@@ -15,9 +15,6 @@ pub(super) struct Sight<'a> {
 }
 
 impl<'a> Sight<'a> {
-    /// # Panics
-    ///
-    /// If the pattern does not fit the shape, naming `op`.
     pub(super) fn of(
         op: &str,
         pattern: &Pattern,

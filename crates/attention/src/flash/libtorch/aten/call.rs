@@ -5,7 +5,7 @@ use tch::{Kind, Tensor};
 use zoo_kernels::aten::Mask;
 
 use crate::AttentionShape;
-use crate::flash::call::{Bias, MoreHidden};
+use crate::flash::call::{Bias, Inputs, MoreHidden};
 use crate::pattern::rule::Rule;
 
 /// Visibility, as far as the kernels support it.
@@ -96,7 +96,8 @@ pub(super) struct Results<'a> {
 }
 
 /// Whether more is hidden or added than the settings say.
-pub(crate) fn has_more(hidden: &MoreHidden<LibTorch>, bias: &Bias<LibTorch>) -> bool {
+pub(crate) fn has_more(inputs: &Inputs<LibTorch>) -> bool {
+    let Inputs { hidden, bias, .. } = inputs;
     !matches!((hidden, bias), (MoreHidden::Nothing, Bias::Nothing))
 }
 
@@ -128,16 +129,7 @@ mod tests {
     use super::*;
 
     fn seen(rule: &Rule, seq_q: usize, seq_k: usize) -> Option<Seen> {
-        let shape = AttentionShape {
-            batch: 2,
-            heads: 1,
-            kv_heads: 1,
-            seq_q,
-            seq_k,
-            d_head: 8,
-            d_value: 8,
-        };
-        Seen::by(rule, &shape)
+        Seen::by(rule, &AttentionShape::of_sequences(2, seq_q, seq_k))
     }
 
     #[test]

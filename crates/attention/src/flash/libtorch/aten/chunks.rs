@@ -16,7 +16,7 @@ use tch::{Kind, Tensor};
 use zoo_kernels::aten::Mask;
 
 use super::call::{Added, Results, laid_out};
-use super::efficient::{LOWEST, in_groups_of_32, kernel_backward, kernel_forward, spread_over};
+use super::efficient::{Dims, LOWEST, in_groups_of_32, kernel_backward, kernel_forward, spread};
 use crate::AttentionShape;
 use crate::flash::call::TiledSettings;
 
@@ -100,15 +100,15 @@ fn band(part: &Part, [left, right]: [usize; 2], like: &Tensor) -> Tensor {
 
 /// One call of the kernel for a part.
 fn added(part: &Part, sides: [usize; 2], like: &Tensor, batch: i64) -> Added {
-    let places = [
+    let dims = Dims {
         batch,
-        part.chunks as i64,
-        part.rows() as i64,
-        part.keys.len() as i64,
-    ];
+        heads: part.chunks as i64,
+        seq_q: part.rows() as i64,
+        seq_k: part.keys.len() as i64,
+    };
     Added {
         mask: Mask::Nothing,
-        bias: Some(spread_over(&band(part, sides, like), places)),
+        bias: Some(spread(&band(part, sides, like), dims)),
         may_blind: false,
     }
 }
@@ -123,7 +123,6 @@ fn rows_of(tensors: &[Tensor; 3], shape: &AttentionShape) -> [Tensor; 3] {
     [query.contiguous(), own(key), own(value)]
 }
 
-/// Context and log-sum-exp.
 pub(super) fn forward(
     tensors: &[Tensor; 3],
     sides: [usize; 2],
@@ -136,7 +135,7 @@ pub(super) fn forward(
     let mut sums_of_exp = Vec::new();
     for part in parts(shape.seq_q, sides) {
         let added = added(&part, sides, &query, batch * heads);
-        let (context, log_sum_exp) = kernel_forward(
+        let [context, log_sum_exp] = kernel_forward(
             [
                 &cut(&query, part.queries.start, part.rows(), &part),
                 &cut(&key, part.keys.start, part.keys.len(), &part),
@@ -159,7 +158,6 @@ pub(super) fn forward(
     [Tensor::cat(&contexts, 2), Tensor::cat(&sums_of_exp, 2)]
 }
 
-/// The gradients by query, key and value.
 pub(super) fn backward(
     tensors: &[Tensor; 3],
     results: &Results<'_>,
@@ -236,40 +234,9 @@ fn add_back(sum: &mut Tensor, gradient: &Tensor, part: &Part) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::super::stand_in;
     use super::*;
     use crate::pattern::rule::Rule;
-
-    #[test]
-    fn parts_cover_every_query_once_and_every_key_it_sees() {
-        for (seq, sides) in [
-            (1000, [70, 33]),
-            (640, [64, 0]),
-            (777, [0, 130]),
-            (512, [1, 1]),
-        ] {
-            let parts = parts(seq, sides);
-            let mut next = 0;
-            for part in &parts {
-                assert_eq!(part.queries.start, next);
-                next = part.queries.end;
-                assert_eq!(part.queries.len() % part.chunks, 0);
-                for chunk in 0..part.chunks {
-                    let moved = chunk * part.rows();
-                    let queries =
-                        part.queries.start + moved..part.queries.start + moved + part.rows();
-                    let keys = part.keys.start + moved..part.keys.end + moved;
-                    assert!(keys.end <= seq, "{part:?}");
-                    assert!(keys.start <= queries.start.saturating_sub(sides[0]));
-                    assert!(keys.end >= seq.min(queries.end + sides[1]));
-                }
-            }
-            assert_eq!(next, seq);
-            assert!(parts.len() <= 8, "{parts:?}");
-        }
-    }
 
     /// Against attention of all keys under a mask of the window, forward and backward.
     #[test]
@@ -280,29 +247,18 @@ mod tests {
             (641, [64, 0], 2),
             (520, [0, 90], 2),
             (600, [40, 40], 1),
+            (512, [1, 1], 2),
         ] {
+            assert!(parts(seq, sides).len() <= 8);
             let shape = AttentionShape {
-                batch: 2,
                 heads: 2,
                 kv_heads,
-                seq_q: seq,
-                seq_k: seq,
                 d_head: 8,
                 d_value: 4,
+                ..AttentionShape::of_sequences(2, seq, seq)
             };
-            let settings = TiledSettings {
-                shape,
-                rule: Arc::new(Rule::Window {
-                    left: sides[0],
-                    right: sides[1],
-                }),
-                scale: 0.3,
-                softcap: None,
-                alibi: None,
-                dropout: None,
-                assume_finite: false,
-                is_portable: false,
-            };
+            let [left, right] = sides;
+            let settings = TiledSettings::of_rule(shape, Rule::Window { left, right });
             let random = |heads: usize, width: i64| {
                 let size = [2, heads as i64, seq as i64, width];
                 Tensor::randn(size, (Kind::Float, tch::Device::Cpu))
@@ -332,7 +288,7 @@ mod tests {
             let own = rows_of(&tensors, &shape);
             let turned = own.each_ref().map(|tensor| tensor.transpose(1, 2));
             let [query, key, value] = turned.each_ref();
-            let (expected, sums) = stand_in::forward([query, key, value], &all, 0.3);
+            let [expected, sums] = stand_in::forward([query, key, value], &all, 0.3);
             let close = |got: &Tensor, expected: &Tensor, what: &str| {
                 assert_eq!(got.size(), expected.size(), "{what}");
                 let off = (got - expected).abs().max().double_value(&[]);

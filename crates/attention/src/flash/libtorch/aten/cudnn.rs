@@ -4,9 +4,9 @@
 use tch::{Device, Kind, Tensor};
 
 use super::call::{Results, Seen};
-use super::known;
 use crate::AttentionShape;
 use crate::flash::call::TiledSettings;
+use crate::kept::Kept;
 
 /// From this length on. It plans for each new shape, which takes longer than many short
 /// sequences do, and texts come in all lengths.
@@ -14,40 +14,31 @@ const LONG: usize = 1024;
 
 /// Whether it computes a call that has nothing but full or causal sequences.
 pub(super) fn takes(device: Device, seen: &Seen, shape: &AttentionShape) -> bool {
-    let &AttentionShape {
-        heads,
-        kv_heads,
-        seq_q,
-        seq_k,
-        d_head,
-        ..
-    } = shape;
-    let is_one_length = seq_q == seq_k && seq_q >= LONG && seq_q.is_multiple_of(64);
-    seen.window.is_none() && is_one_length && heads == kv_heads && d_head <= 128 && works_on(device)
+    let seq = shape.seq_q;
+    let is_one_length = seq == shape.seq_k && seq >= LONG && seq.is_multiple_of(64);
+    let are_heads_taken = shape.group() == 1 && shape.d_head <= 128;
+    seen.window.is_none() && is_one_length && are_heads_taken && works_on(device)
 }
 
 /// Whether a device has it. Found out once a device.
 fn works_on(device: Device) -> bool {
-    static KNOWN: known::Devices = known::Devices::new();
-    KNOWN.works(device, || {
-        let small = Tensor::zeros([1, 1, 128, 64], (Kind::BFloat16, device));
+    static KNOWN: Kept<Device, bool> = Kept::new();
+    let attempt = |device: &Device| {
+        let small = Tensor::zeros([1, 1, 128, 64], (Kind::BFloat16, *device));
         zoo_kernels::aten::cudnn_attention([&small, &small, &small], false, 1.0).is_ok()
-    })
+    };
+    device != Device::Cpu && *KNOWN.get(device, attempt)
 }
 
-/// Context and log-sum-exp.
 pub(super) fn forward(
     [query, key, value]: &[Tensor; 3],
     seen: &Seen,
     settings: &TiledSettings,
 ) -> [Tensor; 2] {
-    let (context, log_sum_exp) =
-        zoo_kernels::aten::cudnn_attention([query, key, value], seen.is_causal, settings.scale)
-            .unwrap_or_else(|error| panic!("flash attention: {error}"));
-    [context, log_sum_exp]
+    zoo_kernels::aten::cudnn_attention([query, key, value], seen.is_causal, settings.scale)
+        .unwrap_or_else(|error| panic!("flash attention: {error}"))
 }
 
-/// The gradients by query, key and value.
 pub(super) fn backward(
     [query, key, value]: &[Tensor; 3],
     results: &Results<'_>,

@@ -6,7 +6,7 @@ use tch::{Kind, Tensor};
 use zoo_kernels::aten::Mask;
 
 use super::call::{Added, Results, Seen, has_more, laid_out, numbers_at_once};
-use crate::flash::call::{Bias, MoreHidden, TiledSettings};
+use crate::flash::call::{Inputs, MoreHidden, TiledSettings};
 use crate::kept::Kept;
 use crate::{AttentionShape, Dropout};
 
@@ -21,20 +21,19 @@ pub(super) const BLIND: f64 = -1.5e38;
 
 impl Added {
     pub(super) fn new(
-        hidden: &MoreHidden<LibTorch>,
-        bias: &Bias<LibTorch>,
+        inputs: &Inputs<LibTorch>,
         seen: &Seen,
         query: &Tensor,
         settings: &TiledSettings,
     ) -> Self {
         let shape = &settings.shape;
         // A bias may hide by minus infinity.
-        let mut added = bias.as_ref().map(|bias| {
+        let mut added = inputs.bias.as_ref().map(|bias| {
             let hides = bias.tensor.eq(f64::NEG_INFINITY);
             let bias = bias.tensor.clamp_min(LEAST_VISIBLE);
             bias.masked_fill(&hides, LOWEST)
         });
-        if let MoreHidden::Where(hidden) = hidden {
+        if let MoreHidden::Where(hidden) = &inputs.hidden {
             let hidden = &hidden.tensor;
             let base = match added {
                 Some(bias) => bias,
@@ -57,19 +56,19 @@ impl Added {
         };
         Self {
             mask,
-            bias: added.map(|bias| spread(&grouped_bias(bias, shape), &Dims::of(shape))),
-            may_blind: has_more(hidden, bias),
+            bias: added.map(|bias| spread(&grouped_bias(bias, shape), Dims::of(shape))),
+            may_blind: has_more(inputs),
         }
     }
 }
 
 /// Sizes as the kernel has them. Heads that share keys and values are its heads, so that a
 /// key stands for all of them without a copy; those that do not are examples of its.
-struct Dims {
-    batch: i64,
-    heads: i64,
-    seq_q: i64,
-    seq_k: i64,
+pub(super) struct Dims {
+    pub(super) batch: i64,
+    pub(super) heads: i64,
+    pub(super) seq_q: i64,
+    pub(super) seq_k: i64,
 }
 
 impl Dims {
@@ -125,17 +124,7 @@ fn grouped_bias(bias: Tensor, shape: &AttentionShape) -> Tensor {
 
 /// A bias for all places, with rows that start where the kernel can read them; copied only
 /// if they do not.
-pub(super) fn spread_over(bias: &Tensor, [batch, heads, seq_q, seq_k]: [i64; 4]) -> Tensor {
-    let dims = Dims {
-        batch,
-        heads,
-        seq_q,
-        seq_k,
-    };
-    spread(bias, &dims)
-}
-
-fn spread(bias: &Tensor, dims: &Dims) -> Tensor {
+pub(super) fn spread(bias: &Tensor, dims: Dims) -> Tensor {
     let step = numbers_at_once(bias.kind());
     let (size, stride) = (bias.size(), bias.stride());
     let is_readable = size[3] == dims.seq_k
@@ -187,7 +176,6 @@ fn by_group(tensor: &Tensor, shape: &AttentionShape) -> Tensor {
         .transpose(1, 2)
 }
 
-/// Context and log-sum-exp.
 pub(super) fn forward(
     tensors: &[Tensor; 3],
     added: &Added,
@@ -195,20 +183,13 @@ pub(super) fn forward(
 ) -> [Tensor; 2] {
     let shape = &settings.shape;
     let [query, key, value] = turned(tensors, shape);
-    let (context, log_sum_exp) = kernel_forward(
+    let [context, log_sum_exp] = kernel_forward(
         [&query, &key, &value],
         added,
         settings.scale,
         settings.dropout,
     );
-    let AttentionShape {
-        batch,
-        heads,
-        seq_q,
-        d_value,
-        ..
-    } = *shape;
-    let [batch, heads, seq_q, d_value] = [batch, heads, seq_q, d_value].map(|size| size as i64);
+    let [batch, heads, seq_q, _] = shape.scores().map(|size| size as i64);
     // It keeps room for more queries than there are.
     let log_sum_exp = log_sum_exp
         .narrow(2, 0, seq_q)
@@ -217,7 +198,7 @@ pub(super) fn forward(
     let context = context.transpose(1, 2);
     let context = match shape.group() {
         1 => context,
-        _ => context.reshape([batch, heads, seq_q, d_value]),
+        _ => context.reshape([batch, heads, seq_q, shape.d_value as i64]),
     };
     if !added.may_blind {
         return [context, log_sum_exp];
@@ -264,10 +245,7 @@ pub(super) fn backward(
         settings.dropout,
         wants_bias,
     );
-    let d_bias = d_bias.map(|d_bias| {
-        let size = [shape.batch, shape.heads, shape.seq_q, shape.seq_k];
-        d_bias.reshape(size.map(|size| size as i64))
-    });
+    let d_bias = d_bias.map(|d_bias| d_bias.reshape(shape.scores().map(|size| size as i64)));
     let [d_query, d_key, d_value] =
         [d_query, d_key, d_value].map(|gradient| gradient.transpose(1, 2));
     if shape.group() == 1 {
@@ -300,7 +278,7 @@ pub(super) fn kernel_forward(
     added: &Added,
     scale: f64,
     dropout: Option<Dropout>,
-) -> (Tensor, Tensor) {
+) -> [Tensor; 2] {
     #[cfg(test)]
     if tensors[0].device() == tch::Device::Cpu {
         return super::stand_in::forward(tensors, added, scale);

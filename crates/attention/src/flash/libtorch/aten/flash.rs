@@ -3,16 +3,17 @@
 use tch::{Device, Kind, Tensor};
 
 use super::call::{Results, Seen};
-use super::known;
 use crate::flash::call::TiledSettings;
+use crate::kept::Kept;
 
 /// Whether a device has it: Ampere and later do. Found out once a device.
 pub(super) fn works_on(device: Device) -> bool {
-    static KNOWN: known::Devices = known::Devices::new();
-    KNOWN.works(device, || {
-        let small = Tensor::zeros([1, 2, 1, 8], (Kind::Half, device));
+    static KNOWN: Kept<Device, bool> = Kept::new();
+    let attempt = |device: &Device| {
+        let small = Tensor::zeros([1, 2, 1, 8], (Kind::Half, *device));
         zoo_kernels::aten::flash_attention([&small, &small, &small], false, 1.0, None).is_ok()
-    })
+    };
+    device != Device::Cpu && *KNOWN.get(device, attempt)
 }
 
 /// `[batch, heads, seq, d]` and `[batch, seq, heads, d]` to each other.
@@ -25,10 +26,9 @@ fn sides(seen: &Seen) -> Option<[i64; 2]> {
     Some(window.map(|side| side as i64))
 }
 
-/// Context and log-sum-exp.
 pub(super) fn forward(tensors: &[Tensor; 3], seen: &Seen, settings: &TiledSettings) -> [Tensor; 2] {
     let [query, key, value] = tensors.each_ref().map(turned);
-    let (context, log_sum_exp) = zoo_kernels::aten::flash_attention(
+    let [context, log_sum_exp] = zoo_kernels::aten::flash_attention(
         [&query, &key, &value],
         seen.is_causal,
         settings.scale,
@@ -38,7 +38,6 @@ pub(super) fn forward(tensors: &[Tensor; 3], seen: &Seen, settings: &TiledSettin
     [turned(&context), log_sum_exp.unsqueeze(3)]
 }
 
-/// The gradients by query, key and value.
 pub(super) fn backward(
     tensors: &[Tensor; 3],
     results: &Results<'_>,

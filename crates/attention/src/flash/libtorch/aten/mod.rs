@@ -11,7 +11,6 @@ mod chunks;
 mod cudnn;
 mod efficient;
 mod flash;
-mod known;
 #[cfg(test)]
 mod stand_in;
 
@@ -21,8 +20,7 @@ use tch::{Device, Kind, Tensor};
 
 pub(super) use self::call::has_more;
 use self::call::{Added, Results, Seen, laid_out, numbers_at_once};
-use crate::AttentionShape;
-use crate::flash::call::{Arrived, Bias, InputGradients, MoreHidden, Saved, TiledSettings};
+use crate::flash::call::{Arrived, InputGradients, Inputs, Saved, TiledSettings};
 
 /// Which kernel computes a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,21 +38,19 @@ pub(super) fn can(device: Device, kind: Kind, has_more: bool, settings: &TiledSe
     way(device, kind, has_more, settings).is_some()
 }
 
-fn way_of(query: &TchTensor, has_more: bool, settings: &TiledSettings) -> Option<Way> {
-    let query = &query.tensor;
-    way(query.device(), query.kind(), has_more, settings)
+fn way_of(inputs: &Inputs<LibTorch>, settings: &TiledSettings) -> Option<Way> {
+    let query = &inputs.query.tensor;
+    way(query.device(), query.kind(), has_more(inputs), settings)
+}
+
+/// Query, key and value as the kernels can read them.
+fn tensors_of(inputs: &Inputs<LibTorch>) -> [Tensor; 3] {
+    [&inputs.query, &inputs.key, &inputs.value].map(|tensor| laid_out(&tensor.tensor))
 }
 
 fn way(device: Device, kind: Kind, has_more: bool, settings: &TiledSettings) -> Option<Way> {
-    let AttentionShape {
-        batch,
-        heads,
-        seq_q,
-        seq_k,
-        d_head,
-        d_value,
-        ..
-    } = settings.shape;
+    let [batch, heads, seq_q, seq_k] = settings.shape.scores();
+    let [d_head, d_value] = settings.shape.widths();
     let seen = Seen::by(&settings.rule, &settings.shape)?;
     let is_plain = settings.softcap.is_none() && settings.alibi.is_none();
     // Rows are read 16 bytes at a time.
@@ -98,19 +94,16 @@ fn way(device: Device, kind: Kind, has_more: bool, settings: &TiledSettings) -> 
 
 /// Context and log-sum-exp.
 pub(super) fn forward(
-    [query, key, value]: [&TchTensor; 3],
-    hidden: &MoreHidden<LibTorch>,
-    bias: &Bias<LibTorch>,
+    inputs: &Inputs<LibTorch>,
     settings: &TiledSettings,
 ) -> (TchTensor, TchTensor) {
-    let tensors = [query, key, value].map(|tensor| laid_out(&tensor.tensor));
-    let has_more = has_more(hidden, bias);
-    let [context, log_sum_exp] = match way_of(query, has_more, settings) {
+    let tensors = tensors_of(inputs);
+    let [context, log_sum_exp] = match way_of(inputs, settings) {
         Some(Way::Flash(seen)) => flash::forward(&tensors, &seen, settings),
         Some(Way::Cudnn(seen)) => cudnn::forward(&tensors, &seen, settings),
         Some(Way::Chunks(sides)) => chunks::forward(&tensors, sides, settings),
         Some(Way::Efficient(seen)) => {
-            let added = Added::new(hidden, bias, &seen, &tensors[0], settings);
+            let added = Added::new(inputs, &seen, &tensors[0], settings);
             efficient::forward(&tensors, &added, settings)
         }
         None => unreachable!("asked before whether it can be computed"),
@@ -177,10 +170,9 @@ pub(super) fn backward(
         return None;
     }
     // A bias that stands for many would have a gradient for each of them.
-    let dims = settings.shape;
-    let places = dims.batch * dims.heads * dims.seq_q * dims.seq_k;
+    let places: usize = settings.shape.scores().iter().product();
     let is_whole = |bias: &TchTensor| bias.tensor.numel() == places;
-    if arrived.wants_bias && !saved.bias.as_ref().is_some_and(is_whole) {
+    if arrived.wants_bias && !saved.inputs.bias.as_ref().is_some_and(is_whole) {
         return None;
     }
     let (context, arriving) = (&saved.context.tensor, &arrived.d_context.tensor);
@@ -197,19 +189,19 @@ pub(super) fn backward(
         arriving.size(),
         arriving.device()
     );
-    let tensors = [&saved.query, &saved.key, &saved.value].map(|tensor| laid_out(&tensor.tensor));
+    let inputs = &saved.inputs;
+    let tensors = tensors_of(inputs);
     let results = Results {
         context: &saved.context.tensor,
         log_sum_exp: &saved.stats.tensor,
         d_context: &arrived.d_context.tensor,
     };
-    let has_more = has_more(&saved.hidden, &saved.bias);
-    let (gradients, d_bias) = match way_of(&saved.query, has_more, settings)? {
+    let (gradients, d_bias) = match way_of(inputs, settings)? {
         Way::Flash(seen) => (flash::backward(&tensors, &results, &seen, settings), None),
         Way::Cudnn(seen) => (cudnn::backward(&tensors, &results, &seen, settings), None),
         Way::Chunks(sides) => (chunks::backward(&tensors, &results, sides, settings), None),
         Way::Efficient(seen) => {
-            let added = Added::new(&saved.hidden, &saved.bias, &seen, &tensors[0], settings);
+            let added = Added::new(inputs, &seen, &tensors[0], settings);
             efficient::backward(&tensors, &results, &added, settings, arrived.wants_bias)
         }
     };

@@ -26,14 +26,10 @@ fn scores(query: &Tensor, key: &Tensor, added: &Added, scale: f64) -> Tensor {
     scores.masked_fill(&hidden, f64::NEG_INFINITY)
 }
 
-pub(super) fn forward(
-    [query, key, value]: [&Tensor; 3],
-    added: &Added,
-    scale: f64,
-) -> (Tensor, Tensor) {
+pub(super) fn forward([query, key, value]: [&Tensor; 3], added: &Added, scale: f64) -> [Tensor; 2] {
     let scores = scores(query, key, added, scale);
     let context = scores.softmax(-1, None::<Kind>).matmul(&turned(value));
-    (turned(&context), scores.logsumexp(-1, false))
+    [turned(&context), scores.logsumexp(-1, false)]
 }
 
 pub(super) fn backward(
