@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use burn::tensor::Device;
-use zoo_config::{Config, Data, Direction, Metric, WordRule};
+use zoo_config::{Config, Metric};
 use zoo_data::metrics::{Accuracy, Bleu, BleuScore, ChrfScore, ConfusionMatrix, Perplexity};
 use zoo_models::GenerateConfig;
 
