@@ -11,39 +11,25 @@ use crate::tensors::Tensors;
 /// `[seq_q, seq_k]` positions under a mask: by the oracle's weights for random queries and keys,
 /// it hides a key that the mask shows, or weights keys differently; whatever
 /// [`Difference`] says of it. A test of a mechanism at sizes where this fails tests nothing of it.
-///
-/// # Errors
-///
-/// What was expected of the mechanism and is not so.
-///
-/// # Panics
-///
-/// If the mechanism does not take such a problem.
+#[track_caller]
 pub fn differs_from_full(
     mechanism: &MechanismConfig,
     heads: usize,
     [seq_q, seq_k]: [usize; 2],
     mask: Mask,
     device: &Device,
-) -> Result<(), String> {
+) {
     let kv_heads = kv_heads_of(mechanism, heads).unwrap_or(heads);
     let problem = Problem::new("differs from full attention", [2, heads, seq_q, seq_k, 8])
         .with_kv_heads(kv_heads)
         .with_mask(mask);
-    let fails = |what: &str| {
-        let sizes = format!("{heads} heads, {seq_q} queries and {seq_k} keys");
-        Err(format!("{mechanism:?} with {sizes}: {what}"))
-    };
+    let case = format!("{mechanism:?} with {heads} heads, {seq_q} queries and {seq_k} keys");
     let difference = Difference::of(mechanism.mechanism());
     match difference {
-        Difference::None => return Ok(()),
+        Difference::None => return,
         Difference::SharedHeads => {
-            let is_shared = kv_heads < heads;
-            return if is_shared {
-                Ok(())
-            } else {
-                fails("no head is shared")
-            };
+            assert!(kv_heads < heads, "{case}: no head is shared");
+            return;
         }
         Difference::HiddenKeys | Difference::Weights => {}
     }
@@ -62,12 +48,8 @@ pub fn differs_from_full(
         }),
         _ => pairs().any(|(_, (own, full))| (own - full).abs() > CLEARLY),
     };
-    if !is_different {
-        return fails("it is full attention");
-    }
+    assert!(is_different, "{case}: it is full attention");
     let sees_several = |row: &[f64]| row.iter().filter(|weight| **weight != 0.0).count() > 1;
-    if !own.chunks(seq_k).any(sees_several) && difference == Difference::HiddenKeys {
-        return fails("no query sees more than one key");
-    }
-    Ok(())
+    let is_seen = own.chunks(seq_k).any(sees_several) || difference != Difference::HiddenKeys;
+    assert!(is_seen, "{case}: no query sees more than one key");
 }

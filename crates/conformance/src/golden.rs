@@ -16,14 +16,6 @@ pub struct Golden {
 
 impl Golden {
     /// Reads what a file holds.
-    ///
-    /// # Errors
-    ///
-    /// If it is not a safetensors file.
-    ///
-    /// # Panics
-    ///
-    /// If a tensor has a type that no golden file of the project has.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, SafeTensorError> {
         let (_, header) = SafeTensors::read_metadata(bytes)?;
         let file = SafeTensors::deserialize(bytes)?;
@@ -63,10 +55,6 @@ impl Golden {
     }
 
     /// The numbers of the tensor of that name.
-    ///
-    /// # Panics
-    ///
-    /// If there is no such tensor.
     pub fn numbers(&self, name: &str) -> Vec<f64> {
         let data = self.tensors.get(name);
         let data = data.unwrap_or_else(|| panic!("no golden tensor {name}"));

@@ -5,7 +5,7 @@ use zoo_attention::{
     Body, Hashing, Mechanism, MechanismConfig, RandomFeatures, drawn_matrix, drawn_vector, flash,
     which_body,
 };
-use zoo_oracle::{Formula, Mismatch, Parameter, Precision, Problem, Tolerance, solve_for};
+use zoo_oracle::{Answer, Formula, Mismatch, Parameter, Precision, Problem, Tolerance, solve_for};
 
 use crate::tensors::{Tensors, numbers};
 
@@ -33,33 +33,24 @@ impl Errors {
 
 /// Runs `mechanism` forward on `device`, in the device's dtype, and compares the
 /// result with the oracle.
-///
-/// # Errors
-///
-/// The worst element, if it is further off than that dtype's tolerance.
 pub fn check_forward(
     mechanism: &MechanismConfig,
     problem: &Problem,
     device: &Device,
 ) -> Result<Errors, Mismatch> {
-    let tensors = Tensors::new(problem, &problem.inputs(), device);
+    let tensors = Tensors::of(problem, device);
     judge_forward(mechanism, problem, &tensors, &all_queries(problem))
 }
 
 /// Runs `mechanism` forward and backward on `device`, in the device's dtype, and
 /// compares the result and the gradients with the oracle.
-///
-/// # Errors
-///
-/// The worst element of the first tensor that is further off than that dtype's
-/// tolerance.
 pub fn check_gradients(
     mechanism: &MechanismConfig,
     problem: &Problem,
     device: &Device,
 ) -> Result<Errors, Mismatch> {
     let device = device.clone().autodiff();
-    let tensors = Tensors::new(problem, &problem.inputs(), &device);
+    let tensors = Tensors::of(problem, &device);
     judge_gradients(mechanism, problem, tensors, &all_queries(problem))
 }
 
@@ -73,9 +64,7 @@ pub fn takes(mechanism: &MechanismConfig, problem: &Problem) -> bool {
 /// What a mechanism computes of a problem with these numbers, its parameters rounded like
 /// them.
 ///
-/// # Panics
-///
-/// If it does not take it.
+/// Panics if it does not take it.
 pub fn given(mechanism: &MechanismConfig, problem: &Problem, tensors: &Tensors) -> Problem {
     let dtype = tensors.query.dtype();
     let given = problem.given_to(mechanism, |parameter| match parameter {
@@ -109,14 +98,12 @@ pub fn given(mechanism: &MechanismConfig, problem: &Problem, tensors: &Tensors) 
 
 /// What computes flash attention of these tensors.
 fn body(tensors: &Tensors) -> Body {
-    let Tensors {
-        query,
-        key,
-        value,
-        options,
-        ..
-    } = tensors;
-    which_body(query, key, value, options)
+    which_body(
+        &tensors.query,
+        &tensors.key,
+        &tensors.value,
+        &tensors.options,
+    )
 }
 
 /// Which weights flash attention forgets, row by row, as is seen of values that each tell
@@ -159,30 +146,17 @@ pub fn all_queries(problem: &Problem) -> Vec<usize> {
 
 /// [`check_forward`] for tensors that are there already, by the result of some
 /// of the queries.
-///
-/// # Errors
-///
-/// As there.
 pub fn judge_forward(
     mechanism: &MechanismConfig,
     problem: &Problem,
     tensors: &Tensors,
     queries: &[usize],
 ) -> Result<Errors, Mismatch> {
-    judge_context(
-        mechanism,
-        problem,
-        tensors,
-        queries,
-        tensors.attend(mechanism),
-    )
+    let context = tensors.attend(mechanism);
+    judge_context(mechanism, problem, tensors, queries, context)
 }
 
 /// [`judge_forward`] for a result that is there already.
-///
-/// # Errors
-///
-/// As there.
 pub fn judge_context(
     mechanism: &MechanismConfig,
     problem: &Problem,
@@ -192,6 +166,16 @@ pub fn judge_context(
 ) -> Result<Errors, Mismatch> {
     let problem = &given(mechanism, problem, tensors);
     let answer = solve_for(problem, &tensors.inputs(), queries);
+    compare_context(problem, &answer, tensors, queries, context)
+}
+
+fn compare_context(
+    problem: &Problem,
+    answer: &Answer,
+    tensors: &Tensors,
+    queries: &[usize],
+    context: Tensor<4>,
+) -> Result<Errors, Mismatch> {
     let tolerance = forward_tolerance(precision(tensors), problem, answer.largest_score);
     let tolerance = looser_in_half(tolerance, tensors);
     let context = rows(&numbers(context), queries, problem.d_value);
@@ -206,10 +190,6 @@ pub fn judge_context(
 /// [`check_gradients`] for tensors that are there already, on an autodiff device,
 /// by the result of some of the queries and all gradients. The upstream gradient
 /// of the other queries must be zero.
-///
-/// # Errors
-///
-/// As there.
 pub fn judge_gradients(
     mechanism: &MechanismConfig,
     problem: &Problem,
@@ -218,20 +198,12 @@ pub fn judge_gradients(
 ) -> Result<Errors, Mismatch> {
     let problem = &given(mechanism, problem, &tensors);
     let answer = solve_for(problem, &tensors.inputs(), queries);
-    let precision = precision(&tensors);
-    let forward = forward_tolerance(precision, problem, answer.largest_score);
-    let forward = looser_in_half(forward, &tensors);
-    let backward = looser_in_half(precision.backward(answer.largest_score), &tensors);
-    let tensors = tensors.require_grad();
-    let (context, gradients) = tensors.train(mechanism);
+    let backward = precision(&tensors).backward(answer.largest_score);
+    let backward = looser_in_half(backward, &tensors);
+    let tracked = tensors.clone().require_grad();
+    let (context, gradients) = tracked.train(mechanism);
 
-    let context = rows(&numbers(context), queries, problem.d_value);
-    let error = forward.check("context", &context, &answer.context)?;
-    let mut errors = Errors {
-        context: error,
-        gradients: 0.0,
-        share: error / forward.relative,
-    };
+    let mut errors = compare_context(problem, &answer, &tensors, queries, context)?;
     // A query that nothing is asked of has no gradient, but as a key.
     let mut d_query = answer.d_query_as_key;
     d_query.resize(problem.queries() * problem.d_head, 0.0);
@@ -259,12 +231,12 @@ pub fn judge_gradients(
     let of_query = least(&d_query, answer.terms.d_query, inexact);
     let of_key = least(&answer.d_key, answer.terms.d_key, inexact);
     let of_bias = least(&answer.d_bias, answer.terms.d_bias, cancels);
-    let bias = tensors.options.bias.as_ref();
+    let bias = tracked.options.bias.as_ref();
     let by_bias = bias.map(|bias| ("d_bias", bias, &answer.d_bias, of_bias));
     let by_each = [
-        ("d_query", &tensors.query, &d_query, of_query),
-        ("d_key", &tensors.key, &answer.d_key, of_key),
-        ("d_value", &tensors.value, &answer.d_value, 0.0),
+        ("d_query", &tracked.query, &d_query, of_query),
+        ("d_key", &tracked.key, &answer.d_key, of_key),
+        ("d_value", &tracked.value, &answer.d_value, 0.0),
     ];
     for (name, tensor, want, least) in by_each.into_iter().chain(by_bias) {
         // A tensor the result does not depend on at all may have no gradient:
@@ -319,7 +291,7 @@ fn rows(matrix: &[f32], rows: &[usize], width: usize) -> Vec<f32> {
 }
 
 /// How precisely the tensors' dtype holds numbers.
-fn precision(tensors: &Tensors) -> Precision {
+pub fn precision(tensors: &Tensors) -> Precision {
     match tensors.query.dtype() {
         DType::F16 => Precision::F16,
         DType::BF16 => Precision::Bf16,

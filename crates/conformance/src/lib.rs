@@ -15,8 +15,11 @@ pub use differs::differs_from_full;
 pub use golden::Golden;
 pub use judge::{
     Errors, all_queries, check_forward, check_gradients, dropped, given, judge_context,
-    judge_forward, judge_gradients, takes,
+    judge_forward, judge_gradients, precision, takes,
 };
 pub use share::share;
-pub use suite::{Suite, Test, is_refused, is_refused_with, same};
-pub use tensors::{Tensors, numbers};
+pub use suite::{
+    Suite, Test, is_refused, is_refused_with, is_same, must, normal, refusal, same, same_as,
+    same_results,
+};
+pub use tensors::{RESULTS, Tensors, numbers};

@@ -5,10 +5,6 @@
 ///
 /// A GPU's driver compiles the kernels of a process one after the other, and a suite has
 /// thousands: several processes have them compiled side by side.
-///
-/// # Panics
-///
-/// If `ZOO_SHARE` says no share.
 pub fn share<T>(trials: Vec<T>) -> Vec<T> {
     match std::env::var("ZOO_SHARE") {
         Ok(text) => of(trials, &text),

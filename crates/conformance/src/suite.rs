@@ -1,15 +1,16 @@
 //! What the test programs of this crate share: their list of trials, and how they compare.
 
+use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use burn::tensor::{Device, Tensor};
-use libtest_mimic::{Failed, Trial};
-use zoo_oracle::Precision;
+use burn::tensor::{Device, Distribution, Tensor};
+use libtest_mimic::Trial;
+use zoo_oracle::{Mismatch, Precision, Tolerance};
 
-use crate::tensors::numbers;
+use crate::tensors::{RESULTS, numbers};
 
-/// A test on a device.
-pub type Test = fn(&Device) -> Result<(), Failed>;
+/// A test on a device. It fails by a panic.
+pub type Test = fn(&Device);
 
 /// The trials of a test program, all on one device.
 #[derive(Debug)]
@@ -29,20 +30,19 @@ impl Suite {
     }
 
     /// Adds a trial on the device.
-    pub fn add(
-        &mut self,
-        name: impl Into<String>,
-        test: impl FnOnce(&Device) -> Result<(), Failed> + Send + 'static,
-    ) {
+    pub fn add(&mut self, name: impl Into<String>, test: impl FnOnce(&Device) + Send + 'static) {
         let device = self.device.clone();
-        self.trials.push(Trial::test(name, move || test(&device)));
+        self.trials.push(Trial::test(name, move || {
+            test(&device);
+            Ok(())
+        }));
     }
 
     /// Adds a trial on the device with autodiff.
     pub fn add_training(
         &mut self,
         name: impl Into<String>,
-        test: impl FnOnce(&Device) -> Result<(), Failed> + Send + 'static,
+        test: impl FnOnce(&Device) + Send + 'static,
     ) {
         self.add(name, move |device| test(&device.clone().autodiff()));
     }
@@ -55,47 +55,68 @@ impl Suite {
     }
 }
 
-/// Checks that a call panics with this message.
-///
-/// # Errors
-///
-/// What it did instead.
-pub fn is_refused<T>(call: impl FnOnce() -> T, message: &str) -> Result<(), Failed> {
-    match panic_message(call)? {
-        said if said == message => Ok(()),
-        said => Err(format!("it said {said:?} instead of {message:?}").into()),
-    }
+/// What must have come out of a call. Panics with the error otherwise.
+#[track_caller]
+pub fn must<T, E: Display>(result: Result<T, E>) -> T {
+    result.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Checks that a call panics with a message that contains `part`.
-///
-/// # Errors
-///
-/// What it did instead.
-pub fn is_refused_with<T>(call: impl FnOnce() -> T, part: &str) -> Result<(), Failed> {
-    match panic_message(call)? {
-        said if said.contains(part) => Ok(()),
-        said => Err(format!("it said {said:?} without {part:?}").into()),
-    }
-}
-
-fn panic_message<T>(call: impl FnOnce() -> T) -> Result<String, Failed> {
+/// The message of the panic by which a call is refused. Panics if it is not.
+#[track_caller]
+pub fn refusal<T>(call: impl FnOnce() -> T) -> String {
     let Err(panic) = catch_unwind(AssertUnwindSafe(call)) else {
-        return Err("it was not refused".into());
+        panic!("it was not refused");
     };
     let said = panic.downcast_ref::<String>().cloned();
     let said = said.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
-    Ok(said.unwrap_or_default())
+    said.unwrap_or_default()
+}
+
+/// Checks that a call panics with this message.
+#[track_caller]
+pub fn is_refused<T>(call: impl FnOnce() -> T, message: &str) {
+    assert_eq!(refusal(call), message);
+}
+
+/// Checks that a call panics with a message that contains `part`.
+#[track_caller]
+pub fn is_refused_with<T>(call: impl FnOnce() -> T, part: &str) {
+    let said = refusal(call);
+    assert!(said.contains(part), "it said {said:?} without {part:?}");
 }
 
 /// Checks that two ways of computing agree. Both are rounded: what the gradients of a single
 /// attention may be off by.
-///
-/// # Errors
-///
-/// The worst element, if it is further off.
-pub fn same<const D: usize>(got: Tensor<D>, want: Tensor<D>) -> Result<(), Failed> {
+#[track_caller]
+pub fn same<const D: usize>(got: Tensor<D>, want: Tensor<D>) {
+    same_as("result", got, want);
+}
+
+/// [`same`] with a name for the message of a failure.
+#[track_caller]
+pub fn same_as<const D: usize>(what: &str, got: Tensor<D>, want: Tensor<D>) {
+    must(compare(what, got, want));
+}
+
+/// Whether two ways of computing agree as [`same`] has it.
+pub fn is_same<const D: usize>(got: Tensor<D>, want: Tensor<D>) -> bool {
+    compare("result", got, want).is_ok()
+}
+
+fn compare<const D: usize>(what: &str, got: Tensor<D>, want: Tensor<D>) -> Result<f64, Mismatch> {
     let tolerance = Precision::F32.backward(0.0);
-    tolerance.compare("result", &numbers(got), &numbers(want))?;
-    Ok(())
+    tolerance.compare(what, &numbers(got), &numbers(want))
+}
+
+/// Checks that two ways of computing the results of [`Tensors`](crate::Tensors) agree.
+#[track_caller]
+pub fn same_results(tolerance: Tolerance, got: [Vec<f32>; 4], want: [Vec<f32>; 4]) {
+    for ((name, got), want) in RESULTS.iter().zip(got).zip(want) {
+        must(tolerance.compare(name, &got, &want));
+    }
+}
+
+/// A tensor of standard normal numbers, drawn by the device.
+pub fn normal<const D: usize>(dims: [usize; D], device: &Device) -> Tensor<D> {
+    Tensor::random(dims, Distribution::Normal(0.0, 1.0), device)
 }

@@ -2,7 +2,7 @@
 
 use burn::tensor::{Bool, DType, Device, Gradients, Tensor, TensorData};
 use zoo_attention::{AttentionOptions, Dropout, MechanismConfig, Pattern, attend};
-use zoo_oracle::{Answer, Inputs, Mask, Mismatch, Problem, Terms, Tolerance};
+use zoo_oracle::{Answer, Inputs, Mask, Mismatch, Problem, Tolerance};
 
 /// The tensors of a problem, on a device.
 #[derive(Debug, Clone)]
@@ -44,9 +44,9 @@ impl Tensors {
         }
     }
 
-    /// The same numbers rounded to `dtype`.
-    pub fn cast(self, dtype: DType) -> Self {
-        self.map(|tensor| tensor.cast(dtype))
+    /// The tensors of `problem` with its own inputs.
+    pub fn of(problem: &Problem, device: &Device) -> Self {
+        Self::new(problem, &problem.inputs(), device)
     }
 
     /// The same, with gradients to be taken by query, key, value and bias.
@@ -63,14 +63,15 @@ impl Tensors {
         }
     }
 
-    fn map(self, each: impl Fn(Tensor<4>) -> Tensor<4>) -> Self {
+    /// The same numbers rounded to `dtype`.
+    pub fn cast(self, dtype: DType) -> Self {
         Self {
-            query: each(self.query),
-            key: each(self.key),
-            value: each(self.value),
-            upstream: each(self.upstream),
+            query: self.query.cast(dtype),
+            key: self.key.cast(dtype),
+            value: self.value.cast(dtype),
+            upstream: self.upstream.cast(dtype),
             options: AttentionOptions {
-                bias: self.options.bias.map(each),
+                bias: self.options.bias.map(|bias| bias.cast(dtype)),
                 ..self.options
             },
         }
@@ -122,12 +123,16 @@ impl Tensors {
         })
     }
 
+    /// A context, and the gradients of `Σ upstream · context` by query, key and value, by the
+    /// names of [`RESULTS`].
+    pub fn results(&self, context: Tensor<4>) -> [Vec<f32>; 4] {
+        let gradients = self.backward(context.clone());
+        let [d_query, d_key, d_value] = self.gradients_by_inputs(&gradients);
+        [numbers(context), d_query, d_key, d_value]
+    }
+
     /// Compares gradients by query, key and value with those of the oracle. Those by query and
     /// key are differences, and are rounded like the terms of these.
-    ///
-    /// # Errors
-    ///
-    /// The worst element of the first that is further off than `tolerance`.
     pub fn check_gradients(
         &self,
         gradients: &Gradients,
@@ -135,17 +140,16 @@ impl Tensors {
         tolerance: Tolerance,
     ) -> Result<(), Mismatch> {
         let [d_query, d_key, d_value] = self.gradients_by_inputs(gradients);
-        let Terms {
-            d_query: of_query,
-            d_key: of_key,
-            ..
-        } = answer.terms;
-        tolerance.check_as_large_as(of_query, "d_query", &d_query, &answer.d_query)?;
-        tolerance.check_as_large_as(of_key, "d_key", &d_key, &answer.d_key)?;
+        let terms = &answer.terms;
+        tolerance.check_as_large_as(terms.d_query, "d_query", &d_query, &answer.d_query)?;
+        tolerance.check_as_large_as(terms.d_key, "d_key", &d_key, &answer.d_key)?;
         tolerance.check("d_value", &d_value, &answer.d_value)?;
         Ok(())
     }
 }
+
+/// The names of [`Tensors::results`].
+pub const RESULTS: [&str; 4] = ["context", "d_query", "d_key", "d_value"];
 
 /// A tensor's numbers, row by row.
 pub fn numbers<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {

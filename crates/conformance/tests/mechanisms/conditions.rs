@@ -3,17 +3,33 @@
 //! done about it.
 
 use burn::tensor::Device;
-use libtest_mimic::Failed;
 use zoo_attention::{AttentionShape, Hashing, Lsh};
-use zoo_conformance::{Tensors, Test};
-use zoo_oracle::{Problem, find};
+use zoo_conformance::*;
+use zoo_oracle::Problem;
+
+use crate::named;
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
-    ("tiles-are-skipped-and-split", tiles_are_skipped_and_split),
-    ("chunks-split-hashes", chunks_split_hashes),
+    ("tiles-are-skipped-and-split", |device| {
+        for name in WITH_TILES {
+            let problem = named(name);
+            let tensors = Tensors::of(&problem, device);
+            let shape = AttentionShape::of("test", &tensors.query, &tensors.key, &tensors.value);
+            let computed = tensors.options.pattern.plan(&shape, [64, 64]).density();
+            // More is computed than is seen where a tile is seen in part.
+            let is_split = computed > problem.density() && computed < 1.0;
+            assert!(is_split, "{name}: {computed} computed");
+        }
+    }),
+    ("chunks-split-hashes", |device| {
+        for (hashing, problem) in crate::lsh::problems() {
+            // One chunk holds everything; a single position has one hash.
+            let wanted = [hashing.bucket < problem.seq_k, hashing.bucket > 1];
+            let got = splits_hashes(hashing, &problem, device);
+            assert_eq!(got, wanted, "{}", problem.name);
+        }
+    }),
 ];
-
-const TILE: [usize; 2] = [64, 64];
 
 /// Problems for which some tiles are skipped, and others computed as a whole or in part.
 const WITH_TILES: &[&str] = &[
@@ -27,27 +43,11 @@ const WITH_TILES: &[&str] = &[
     "monotonic-more-keys",
 ];
 
-fn tiles_are_skipped_and_split(device: &Device) -> Result<(), Failed> {
-    for name in WITH_TILES {
-        let problem = find(name).expect("a problem of the catalogue");
-        let tensors = Tensors::new(&problem, &problem.inputs(), device);
-        let shape = AttentionShape::of("test", &tensors.query, &tensors.key, &tensors.value);
-        let computed = tensors.options.pattern.plan(&shape, TILE).density();
-        // More is computed than is seen where a tile is seen in part.
-        if computed >= 1.0 || computed <= problem.density() {
-            let density = problem.density();
-            return Err(format!("{name}: {computed} computed, {density} seen").into());
-        }
-    }
-    Ok(())
-}
-
 /// For a mechanism of hashes and its problem, whether some hash is shared by more positions than
 /// a chunk has, and a chunk has positions of several hashes.
 fn splits_hashes(hashing: Lsh, problem: &Problem, device: &Device) -> [bool; 2] {
     let Lsh { bucket, rounds, .. } = hashing;
-    let tensors = Tensors::new(problem, &problem.inputs(), device);
-    let hashes = hashing.hashes(&tensors.query);
+    let hashes = hashing.hashes(&Tensors::of(problem, device).query);
     let (mut is_split, mut is_joined) = (false, false);
     for head in hashes.chunks(problem.seq_q * rounds) {
         for round in 0..rounds {
@@ -60,18 +60,4 @@ fn splits_hashes(hashing: Lsh, problem: &Problem, device: &Device) -> [bool; 2] 
         }
     }
     [is_split, is_joined]
-}
-
-fn chunks_split_hashes(device: &Device) -> Result<(), Failed> {
-    for (hashing, problem) in crate::lsh::problems() {
-        // One chunk holds everything; a single position has one hash.
-        let wanted = [hashing.bucket < problem.seq_k, hashing.bucket > 1];
-        let got = splits_hashes(hashing, &problem, device);
-        assert!(
-            got == wanted,
-            "{}: {got:?} instead of {wanted:?}",
-            problem.name
-        );
-    }
-    Ok(())
 }

@@ -2,7 +2,6 @@
 //! mechanism, each compared with the oracle. A failure is made as small as it can be, and told
 //! in full.
 
-use libtest_mimic::{Failed, Trial};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use zoo_attention::mechanisms::{
@@ -10,8 +9,7 @@ use zoo_attention::mechanisms::{
     SlidingWindow, Strided,
 };
 use zoo_attention::{LinearFeatures, Mechanism, MechanismConfig};
-use zoo_backend::Opened;
-use zoo_conformance::{Tensors, check_forward, check_gradients, given};
+use zoo_conformance::*;
 use zoo_oracle::{Difference, Input, Mask, Problem, solve};
 
 /// Enough that every pattern meets every option a few times.
@@ -22,16 +20,15 @@ const CASES_OF_OTHERS: u32 = 24;
 const CASES_ON_SOFTWARE: u32 = 12;
 const CASES_OF_OTHERS_ON_SOFTWARE: u32 = 1;
 
-pub(crate) fn trial(mechanism: Mechanism, opened: &Opened) -> Trial {
-    let device = opened.device.clone();
+pub(crate) fn trials(mechanism: Mechanism, suite: &mut Suite, is_software: bool) {
     let is_full = Difference::of(mechanism) == Difference::None;
-    let cases = match (is_full, opened.software) {
+    let cases = match (is_full, is_software) {
         (true, false) => CASES,
         (true, true) => CASES_ON_SOFTWARE,
         (false, false) => CASES_OF_OTHERS,
         (false, true) => CASES_OF_OTHERS_ON_SOFTWARE,
     };
-    Trial::test(format!("{mechanism}/drawn"), move || {
+    suite.add(format!("{mechanism}/drawn"), move |device| {
         let config = Config {
             cases,
             failure_persistence: None,
@@ -39,28 +36,24 @@ pub(crate) fn trial(mechanism: Mechanism, opened: &Opened) -> Trial {
             rng_seed: RngSeed::Fixed(mechanism as u64 + 1),
             ..Config::default()
         };
-        let drawn = (sizes(mechanism), problem(Accepts::of(mechanism)));
-        TestRunner::new(config)
-            .run(&drawn, |(mechanism, problem)| {
-                let (mechanism, problem) = fitted(mechanism, problem);
-                if chooses(mechanism.mechanism()) {
-                    let tensors = Tensors::new(&problem, &problem.inputs(), &device);
-                    let answer = solve(&given(&mechanism, &problem, &tensors), &tensors.inputs());
-                    // Closer than this, `f32` may choose another key, and be right.
-                    prop_assume!(answer.margin > 1e-4);
-                }
-                // What is differentiated is computed forward, too; without gradients, there may
-                // be other ways.
-                if cases > CASES_OF_OTHERS_ON_SOFTWARE {
-                    check_forward(&mechanism, &problem, &device)
-                        .map_err(|mismatch| TestCaseError::fail(mismatch.to_string()))?;
-                }
-                check_gradients(&mechanism, &problem, &device)
-                    .map(|_| ())
-                    .map_err(|mismatch| TestCaseError::fail(mismatch.to_string()))
-            })
-            .map_err(|failure| Failed::from(failure.to_string()))
-    })
+        let drawn = (sizes(mechanism), problem(mechanism));
+        must(TestRunner::new(config).run(&drawn, |(mechanism, problem)| {
+            let (mechanism, problem) = fitted(mechanism, problem);
+            if chooses(mechanism.mechanism()) {
+                let tensors = Tensors::of(&problem, device);
+                let answer = solve(&given(&mechanism, &problem, &tensors), &tensors.inputs());
+                // Closer than this, `f32` may choose another key, and be right.
+                prop_assume!(answer.margin > 1e-4);
+            }
+            // What is differentiated is computed forward, too; without gradients, there may
+            // be other ways.
+            if cases > CASES_OF_OTHERS_ON_SOFTWARE {
+                check_forward(&mechanism, &problem, device)?;
+            }
+            check_gradients(&mechanism, &problem, device)?;
+            Ok(())
+        }));
+    });
 }
 
 /// Whether a rounding error can make it see other keys.
@@ -68,38 +61,21 @@ fn chooses(mechanism: Mechanism) -> bool {
     matches!(mechanism, Mechanism::Hard | Mechanism::LocalP)
 }
 
-/// What a mechanism can be given.
-#[derive(Debug, Clone, Copy)]
-struct Accepts {
-    softcap: bool,
-    alibi: bool,
-    bias: bool,
-    dropout: bool,
-    /// Any mask, or key lengths and key padding alone, causal or not.
-    any_mask: bool,
-    not_causal: bool,
-    other_length: bool,
-    shared_heads: bool,
+fn accepts(mechanism: Mechanism, input: Input) -> bool {
+    input.refused_by(mechanism).is_none()
 }
 
-impl Accepts {
-    fn of(mechanism: Mechanism) -> Self {
-        let accepts = |input: Input| input.refused_by(mechanism).is_none();
-        Self {
-            softcap: accepts(Input::Softcap),
-            alibi: accepts(Input::Alibi),
-            bias: accepts(Input::Bias),
-            dropout: accepts(Input::Dropout),
-            any_mask: accepts(Input::DenseMask),
-            not_causal: accepts(Input::NotCausal),
-            other_length: accepts(Input::OtherLength),
-            shared_heads: accepts(Input::SharedHeads),
-        }
-    }
+/// A mechanism of values that are drawn.
+fn of<S: Strategy + 'static>(
+    values: S,
+    config: fn(S::Value) -> MechanismConfig,
+) -> BoxedStrategy<MechanismConfig> {
+    values.prop_map(config).boxed()
 }
 
 /// A mechanism at sizes from the smallest to some beyond the longest sequence.
 fn sizes(mechanism: Mechanism) -> BoxedStrategy<MechanismConfig> {
+    use proptest::option::of as optional;
     let size = || prop_oneof![1..8usize, 1..150usize];
     match mechanism {
         Mechanism::Standard
@@ -110,86 +86,65 @@ fn sizes(mechanism: Mechanism) -> BoxedStrategy<MechanismConfig> {
         | Mechanism::Multiplicative
         | Mechanism::Additive
         | Mechanism::Retention => Just(mechanism.into()).boxed(),
-        Mechanism::Hard => (0.3..3.0, any::<u64>())
-            .prop_map(|(temperature, seed)| MechanismConfig::Hard(Hard { temperature, seed }))
-            .boxed(),
-        Mechanism::SlidingWindow => size()
-            .prop_map(|window| MechanismConfig::SlidingWindow(SlidingWindow { window: window - 1 }))
-            .boxed(),
-        Mechanism::LocalM => size()
-            .prop_map(|window| MechanismConfig::LocalM(LocalM { window: window - 1 }))
-            .boxed(),
-        Mechanism::LocalP => size()
-            .prop_map(|window| MechanismConfig::LocalP(LocalP { window }))
-            .boxed(),
-        Mechanism::Block => size()
-            .prop_map(|size| MechanismConfig::Block(Block { size }))
-            .boxed(),
-        Mechanism::Strided => proptest::option::of(size())
-            .prop_map(|stride| MechanismConfig::Strided(Strided { stride }))
-            .boxed(),
-        Mechanism::Fixed => (proptest::option::of(size()), 0..6usize)
-            .prop_map(|(block, summary)| MechanismConfig::Fixed(Fixed { block, summary }))
-            .boxed(),
-        Mechanism::Longformer => (size(), 0..4usize)
-            .prop_map(|(window, global)| MechanismConfig::Longformer(Longformer { window, global }))
-            .boxed(),
-        Mechanism::BigBird => (1..30usize, 0..3usize, 0..3usize, 0..4usize, any::<u64>())
-            .prop_map(|(block, neighbours, global, random, seed)| {
-                MechanismConfig::BigBird(BigBird {
+        Mechanism::Hard => of((0.3..3.0_f64, any::<u64>()), |(temperature, seed)| {
+            Hard { temperature, seed }.into()
+        }),
+        Mechanism::SlidingWindow => of(size(), |size| SlidingWindow { window: size - 1 }.into()),
+        Mechanism::LocalM => of(size(), |size| LocalM { window: size - 1 }.into()),
+        Mechanism::LocalP => of(size(), |window| LocalP { window }.into()),
+        Mechanism::Block => of(size(), |size| Block { size }.into()),
+        Mechanism::Strided => of(optional(size()), |stride| Strided { stride }.into()),
+        Mechanism::Fixed => of((optional(size()), 0..6usize), |(block, summary)| {
+            Fixed { block, summary }.into()
+        }),
+        Mechanism::Longformer => of((size(), 0..4usize), |(window, global)| {
+            Longformer { window, global }.into()
+        }),
+        Mechanism::BigBird => of(
+            (1..30usize, 0..3usize, 0..3usize, 0..4usize, any::<u64>()),
+            |(block, neighbours, global, random, seed)| {
+                let bigbird = BigBird {
                     block,
                     neighbours,
                     global,
                     random,
                     seed,
-                })
-            })
-            .boxed(),
-        Mechanism::Lsh => (size(), 1..4usize, any::<u64>())
-            .prop_map(|(bucket, rounds, seed)| {
-                MechanismConfig::Lsh(Lsh {
-                    bucket,
-                    rounds,
-                    seed,
-                })
-            })
-            .boxed(),
-        Mechanism::Linear => prop_oneof![Just(LinearFeatures::Elu1), Just(LinearFeatures::Relu)]
-            .prop_map(|features| MechanismConfig::Linear(Linear { features }))
-            .boxed(),
-        Mechanism::Performer => (1..40usize, any::<u64>())
-            .prop_map(|(features, seed)| {
-                MechanismConfig::Performer(Performer {
-                    features,
-                    seed,
-                    redraw: None,
-                })
-            })
-            .boxed(),
+                };
+                bigbird.into()
+            },
+        ),
+        Mechanism::Lsh => of(
+            (size(), 1..4usize, any::<u64>()),
+            |(bucket, rounds, seed)| Lsh::new(bucket, rounds, seed).into(),
+        ),
+        Mechanism::Linear => of(
+            prop_oneof![Just(LinearFeatures::Elu1), Just(LinearFeatures::Relu)],
+            |features| Linear { features }.into(),
+        ),
+        Mechanism::Performer => of((1..40usize, any::<u64>()), |(features, seed)| {
+            let performer = Performer {
+                features,
+                seed,
+                redraw: None,
+            };
+            performer.into()
+        }),
     }
 }
 
 /// The two with the same number of key and value heads.
-fn fitted(mechanism: MechanismConfig, problem: Problem) -> (MechanismConfig, Problem) {
+fn fitted(mechanism: MechanismConfig, mut problem: Problem) -> (MechanismConfig, Problem) {
     let kv_heads = Some(problem.kv_heads);
     match mechanism {
-        MechanismConfig::MultiQuery(_) => (
-            mechanism,
-            Problem {
-                kv_heads: 1,
-                ..problem
-            },
-        ),
-        MechanismConfig::GroupedQuery(_) => (
-            MechanismConfig::GroupedQuery(GroupedQuery { kv_heads }),
-            problem,
-        ),
-        _ => (mechanism, problem),
+        MechanismConfig::MultiQuery(_) => problem.kv_heads = 1,
+        MechanismConfig::GroupedQuery(_) => return (GroupedQuery { kv_heads }.into(), problem),
+        _ => {}
     }
+    (mechanism, problem)
 }
 
 prop_compose! {
-    fn problem(accepts: Accepts)(
+    fn problem(mechanism: Mechanism)(
         batch in 1..3usize,
         kv_heads in 1..3usize,
         group in 1..3usize,
@@ -199,16 +154,16 @@ prop_compose! {
         d_head in 1..20usize,
         d_value in 1..20usize,
     )(
-        mask in mask(batch, seq_k, accepts),
+        mask in mask(batch, seq_k, mechanism),
         scale in proptest::option::weighted(0.3, 0.1..2.0),
         softcap in proptest::option::weighted(0.3, 0.5..10.0),
         alibi in any::<bool>(),
         bias in proptest::option::weighted(0.4, [any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()]),
         dropout in proptest::option::weighted(0.3, (0.0..0.9, any::<u64>())),
         batch in Just(batch),
-        kv_heads in Just(if accepts.shared_heads { kv_heads } else { kv_heads * group }),
+        kv_heads in Just(if accepts(mechanism, Input::SharedHeads) { kv_heads } else { kv_heads * group }),
         heads in Just(kv_heads * group),
-        seq_q in Just(if accepts.other_length { seq_q } else { seq_k }),
+        seq_q in Just(if accepts(mechanism, Input::OtherLength) { seq_q } else { seq_k }),
         seq_k in Just(seq_k),
         d_head in Just(d_head),
         d_value in Just(d_value),
@@ -217,21 +172,21 @@ prop_compose! {
             kv_heads,
             d_value,
             scale,
-            softcap: softcap.filter(|_| accepts.softcap),
-            alibi: alibi && accepts.alibi,
-            bias: bias.filter(|_| accepts.bias).map(|shared| {
+            softcap: softcap.filter(|_| accepts(mechanism, Input::Softcap)),
+            alibi: alibi && accepts(mechanism, Input::Alibi),
+            bias: bias.filter(|_| accepts(mechanism, Input::Bias)).map(|shared| {
                 let full = [batch, heads, seq_q, seq_k];
                 std::array::from_fn(|dim| if shared[dim] { 1 } else { full[dim] })
             }),
-            dropout: dropout.filter(|_| accepts.dropout),
+            dropout: dropout.filter(|_| accepts(mechanism, Input::Dropout)),
             mask,
             ..Problem::new("drawn", [batch, heads, seq_q, seq_k, d_head])
         }
     }
 }
 
-fn mask(batch: usize, seq_k: usize, accepts: Accepts) -> BoxedStrategy<Mask> {
-    let mask = match accepts.any_mask {
+fn mask(batch: usize, seq_k: usize, mechanism: Mechanism) -> BoxedStrategy<Mask> {
+    let mask = match accepts(mechanism, Input::DenseMask) {
         true => any_mask(batch, seq_k).boxed(),
         false => prop_oneof![
             2 => Just(Mask::Full),
@@ -241,7 +196,7 @@ fn mask(batch: usize, seq_k: usize, accepts: Accepts) -> BoxedStrategy<Mask> {
         ]
         .boxed(),
     };
-    match accepts.not_causal {
+    match accepts(mechanism, Input::NotCausal) {
         true => mask,
         false => mask
             .prop_map(|mask| Mask::All(vec![Mask::Causal, mask]))

@@ -2,119 +2,101 @@
 //! [small sizes](small_for_tests).
 
 use burn::tensor::Device;
-use libtest_mimic::Failed;
 use zoo_attention::{Mechanism, MechanismConfig};
-use zoo_conformance::{
-    Suite, Tensors, all_queries, differs_from_full, given, is_refused_with, judge_context, numbers,
-};
+use zoo_conformance::*;
 use zoo_oracle::{
-    Difference, Input, Inputs, Mask, Precision, Problem, SMALL_HEADS, SMALL_SEQUENCE, find,
+    Difference, Input, Inputs, Mask, Precision, Problem, SMALL_HEADS, SMALL_SEQUENCE,
     padding_reaches, small_for_tests, solve,
 };
 
 use crate::hidden::same;
+use crate::named;
 
-type Test = fn(Mechanism, &Device) -> Result<(), Failed>;
+type Test = fn(&MechanismConfig, &Device);
 
 pub(crate) fn trials(mechanism: Mechanism, suite: &mut Suite) {
     for (name, test) in TESTS {
         suite.add(format!("{mechanism}/{name}"), move |device| {
-            test(mechanism, device)
+            test(&small_for_tests(mechanism), device);
         });
+    }
+}
+
+fn takes(config: &MechanismConfig, input: Input) -> bool {
+    input.refused_by(config.mechanism()).is_none()
+}
+
+/// The masks that show all keys, or all up to the query, as far as the mechanism takes them.
+fn masks(config: &MechanismConfig) -> Vec<Mask> {
+    match takes(config, Input::NotCausal) {
+        true => vec![Mask::Causal, Mask::Full],
+        false => vec![Mask::Causal],
     }
 }
 
 const TESTS: &[(&str, Test)] = &[
     (
         "small-sizes-differ-from-full-attention",
-        |mechanism, device| {
-            let config = small_for_tests(mechanism);
-            let sizes = [SMALL_SEQUENCE; 2];
-            differs_from_full(&config, SMALL_HEADS, sizes, Mask::Causal, device)?;
-            if Input::NotCausal.refused_by(mechanism).is_none() {
-                differs_from_full(&config, SMALL_HEADS, sizes, Mask::Full, device)?;
+        |config, device| {
+            for mask in masks(config) {
+                differs_from_full(config, SMALL_HEADS, [SMALL_SEQUENCE; 2], mask, device);
             }
-            Ok(())
         },
     ),
-    ("fully-masked-rows-are-zero", |mechanism, device| {
-        let config = small_for_tests(mechanism);
-        let plain = Problem::small_for(&config);
-        fully_masked_rows_are_zero(&config, &with_padding(plain.clone()), device)?;
-        match Input::DenseMask.refused_by(mechanism) {
-            None => {
-                let by_mask = Input::DenseMask.added_to(plain);
-                fully_masked_rows_are_zero(&config, &by_mask, device)
+    ("fully-masked-rows-are-zero", |config, device| {
+        let plain = Problem::small_for(config);
+        fully_masked_rows_are_zero(config, &with_padding(plain.clone()), device);
+        // That it is refused is tested below.
+        if takes(config, Input::DenseMask) {
+            fully_masked_rows_are_zero(config, &Input::DenseMask.added_to(plain), device);
+        }
+    }),
+    ("padding-changes-nothing", |config, device| {
+        for mask in masks(config) {
+            padding_changes_nothing(config, mask, device);
+        }
+    }),
+    ("nan-is-seen-where-it-is-visible", |config, device| {
+        let problem = Problem::small_for(config);
+        is_seen_where_visible(config, &problem, 5, f32::NAN, device);
+        if Difference::of(config.mechanism()) == Difference::None {
+            let tiles = named("several-tiles");
+            for number in [f32::NAN, f32::INFINITY] {
+                is_seen_where_visible(config, &tiles, 70, number, device);
             }
-            // That it is refused is tested below.
-            Some(_) => Ok(()),
         }
     }),
-    ("padding-changes-nothing", |mechanism, device| {
-        let config = small_for_tests(mechanism);
-        padding_changes_nothing(&config, Mask::Causal, device)?;
-        match Input::NotCausal.refused_by(mechanism) {
-            None => padding_changes_nothing(&config, Mask::Full, device),
-            Some(_) => Ok(()),
-        }
+    ("a-plain-mask-serves-a-training-tensor", |config, device| {
+        let plain = Problem::small_for(config);
+        let problem = match takes(config, Input::DenseMask) {
+            true => Input::DenseMask.added_to(plain),
+            false => with_padding(plain),
+        };
+        let masked = Tensors::of(&problem, device);
+        let training = Tensors {
+            options: masked.options.clone(),
+            ..Tensors::of(&problem, &device.clone().autodiff())
+        };
+        let [want, got] = [masked, training].map(|tensors| numbers(tensors.attend(config)));
+        must(Precision::F32.forward(0.0).compare("context", &got, &want));
     }),
-    ("nan-is-seen-where-it-is-visible", |mechanism, device| {
-        let config = small_for_tests(mechanism);
-        let problem = Problem::small_for(&config);
-        is_seen_where_visible(&config, &problem, 5, f32::NAN, device)?;
-        if Difference::of(mechanism) != Difference::None {
-            return Ok(());
-        }
-        let tiles = find("several-tiles").expect("a problem of the catalogue");
-        for number in [f32::NAN, f32::INFINITY] {
-            is_seen_where_visible(&config, &tiles, 70, number, device)?;
-        }
-        Ok(())
-    }),
-    (
-        "a-plain-mask-serves-a-training-tensor",
-        |mechanism, device| {
-            let config = small_for_tests(mechanism);
-            let plain = Problem::small_for(&config);
-            let problem = match Input::DenseMask.refused_by(mechanism) {
-                None => Input::DenseMask.added_to(plain),
-                Some(_) => with_padding(plain),
-            };
-            let of = |device: &Device| Tensors::new(&problem, &problem.inputs(), device);
-            let masked = of(device);
-            let training = Tensors {
-                options: masked.options.clone(),
-                ..of(&device.clone().autodiff())
-            };
-            let tolerance = Precision::F32.forward(0.0);
-            let [want, got] = [masked, training].map(|tensors| numbers(tensors.attend(&config)));
-            tolerance.compare("context", &got, &want)?;
-            Ok(())
-        },
-    ),
-    ("refuses-what-it-cannot-compute", |mechanism, device| {
-        let config = small_for_tests(mechanism);
+    ("refuses-what-it-cannot-compute", |config, device| {
         for input in Input::ALL {
-            let Some(reason) = input.refused_by(mechanism) else {
+            let Some(reason) = input.refused_by(config.mechanism()) else {
                 continue;
             };
-            let option = match input {
-                Input::Softcap => Some("softcap"),
-                Input::Alibi => Some("ALiBi"),
-                Input::Bias => Some("bias"),
-                Input::Dropout => Some("dropout"),
-                _ => None,
+            let unsupported = |option: &str| format!("{option} is not supported, since {reason}");
+            let message = match input {
+                Input::Softcap => unsupported("softcap"),
+                Input::Alibi => unsupported("ALiBi"),
+                Input::Bias => unsupported("bias"),
+                Input::Dropout => unsupported("dropout"),
+                _ => reason.to_owned(),
             };
-            let message = match option {
-                Some(option) => format!("{option} is not supported, since {reason}"),
-                None => reason.to_owned(),
-            };
-            let problem = input.added_to(Problem::small_for(&config));
-            let tensors = Tensors::new(&problem, &problem.inputs(), device);
-            is_refused_with(|| tensors.attend(&config), &message)
-                .map_err(|error| format!("{input:?}: {error:?}"))?;
+            let problem = input.added_to(Problem::small_for(config));
+            let said = refusal(|| Tensors::of(&problem, device).attend(config));
+            assert!(said.contains(&message), "{input:?}: {said}");
         }
-        Ok(())
     }),
 ];
 
@@ -131,67 +113,47 @@ fn with_padding(problem: Problem) -> Problem {
 }
 
 /// A row that sees nothing is exactly zero, has no gradient, and reaches no other.
-fn fully_masked_rows_are_zero(
-    config: &MechanismConfig,
-    problem: &Problem,
-    device: &Device,
-) -> Result<(), Failed> {
-    let device = &device.clone().autodiff();
-    let tensors = Tensors::new(problem, &problem.inputs(), device).require_grad();
+fn fully_masked_rows_are_zero(config: &MechanismConfig, problem: &Problem, device: &Device) {
+    let tensors = Tensors::of(problem, &device.clone().autodiff()).require_grad();
     let solved = given(config, problem, &tensors);
     let masked: Vec<usize> = (0..problem.queries())
         .filter(|&row| solved.hidden_from(row).iter().all(|&hidden| hidden))
         .collect();
-    assert!(
-        !masked.is_empty() && masked.len() != problem.queries(),
-        "{} of {} rows are masked",
-        masked.len(),
-        problem.queries()
-    );
-    let (context, gradients) = tensors.train(config);
-    judge_context(
+    assert!((1..problem.queries()).contains(&masked.len()), "{masked:?}");
+    let context = tensors.attend(config);
+    let queries = all_queries(problem);
+    must(judge_context(
         config,
         problem,
         &tensors,
-        &all_queries(problem),
+        &queries,
         context.clone(),
-    )?;
+    ));
     let answer = solve(&solved, &tensors.inputs());
-    let [d_query, d_key, d_value] = tensors.gradients_by_inputs(&gradients);
-    let context = numbers(context);
+    let [context, d_query, d_key, d_value] = tensors.results(context);
+    let is_zero = |what: &str, row: usize, numbers: &[f32], width: usize| {
+        let own = &numbers[row * width..][..width];
+        assert!(
+            own.iter().all(|&x| x == 0.0),
+            "{what} of row {row} is {own:?}"
+        );
+    };
     for row in masked {
-        is_zero("the result", row, &context, problem.d_value)?;
+        is_zero("the result", row, &context, problem.d_value);
         // `lsh` makes keys of its queries: that of a masked row may be seen by others.
         let own = row * problem.d_head..(row + 1) * problem.d_head;
         let as_key = answer.d_query_as_key.get(own).unwrap_or_default();
         if as_key.iter().all(|&x| x == 0.0) {
-            is_zero("the gradient by the query", row, &d_query, problem.d_head)?;
+            is_zero("the gradient by the query", row, &d_query, problem.d_head);
         }
     }
-    let finite = [&d_query, &d_key, &d_value];
-    assert!(
-        finite.iter().all(|d| d.iter().all(|x| x.is_finite())),
-        "a gradient is not finite"
-    );
-    Ok(())
-}
-
-fn is_zero(what: &str, row: usize, numbers: &[f32], width: usize) -> Result<(), Failed> {
-    let own = &numbers[row * width..][..width];
-    assert!(
-        own.iter().all(|&x| x == 0.0),
-        "{what} of row {row} is {own:?}"
-    );
-    Ok(())
+    let gradients = [d_query, d_key, d_value].concat();
+    assert!(gradients.iter().all(|x| x.is_finite()), "{gradients:?}");
 }
 
 /// A sequence with large numbers behind its end, which key lengths hide, gives the results and
 /// the gradients that it gives alone. Where [`padding_reaches`] says otherwise, it does not.
-fn padding_changes_nothing(
-    config: &MechanismConfig,
-    mask: Mask,
-    device: &Device,
-) -> Result<(), Failed> {
+fn padding_changes_nothing(config: &MechanismConfig, mask: Mask, device: &Device) {
     const LONG: usize = SMALL_SEQUENCE + 4;
     let device = &device.clone().autodiff();
     let alone = Problem {
@@ -221,38 +183,32 @@ fn padding_changes_nothing(
     };
     let of = |problem: &Problem, inputs: &Inputs| {
         let tensors = Tensors::new(problem, inputs, device).require_grad();
-        let (context, gradients) = tensors.train(config);
-        let [d_query, d_key, d_value] = tensors.gradients_by_inputs(&gradients);
-        [numbers(context), d_query, d_key, d_value]
+        tensors.results(tensors.attend(config))
     };
     let widths = [alone.d_value, alone.d_head, alone.d_head, alone.d_value];
-    let names = ["context", "d_query", "d_key", "d_value"];
     let (want, got) = (of(&alone, &inputs), of(&padded, &padded_inputs));
     let mut differs = false;
-    for (((name, width), want), got) in names.into_iter().zip(widths).zip(want).zip(got) {
-        let heads = || got.chunks(LONG * width);
-        let own: Vec<f32> = heads()
-            .flat_map(|head| &head[..SMALL_SEQUENCE * width])
-            .copied()
-            .collect();
+    for (((name, width), want), got) in RESULTS.into_iter().zip(widths).zip(want).zip(got) {
+        let own = SMALL_SEQUENCE * width;
+        let (mut of_own, mut of_padding) = (vec![], vec![]);
+        for head in got.chunks(LONG * width) {
+            of_own.extend_from_slice(&head[..own]);
+            of_padding.extend_from_slice(&head[own..]);
+        }
         let want: Vec<f64> = want.into_iter().map(f64::from).collect();
         // Both are rounded, the gradient of a key after a difference.
         let tolerance = Precision::F32.backward(8.0);
-        let checked = tolerance.check_as_large_as(0.1, name, &own, &want);
+        let checked = tolerance.check_as_large_as(0.1, name, &of_own, &want);
         match padding_reaches(config) {
-            None => drop(checked?),
+            None => drop(must(checked)),
             Some(_) => differs |= checked.is_err(),
         }
         let is_of_key = name == "d_key" || name == "d_value";
-        let of_padding = || heads().flat_map(|head| &head[SMALL_SEQUENCE * width..]);
-        assert!(
-            !is_of_key || !of_padding().any(|&x| x != 0.0),
-            "{name} of padding is not zero"
-        );
+        let is_zero = of_padding.iter().all(|&x| x == 0.0);
+        assert!(!is_of_key || is_zero, "{name} of padding is not zero");
     }
-    match padding_reaches(config) {
-        Some(reason) if !differs => Err(format!("padding changed nothing, though {reason}").into()),
-        _ => Ok(()),
+    if let Some(reason) = padding_reaches(config) {
+        assert!(differs, "padding changed nothing, though {reason}");
     }
 }
 
@@ -270,7 +226,7 @@ fn is_seen_where_visible(
     position: usize,
     number: f32,
     device: &Device,
-) -> Result<(), Failed> {
+) {
     let inputs = problem.inputs();
     let tensors = Tensors::new(problem, &inputs, device);
     let clean = numbers(tensors.attend(config));
@@ -302,19 +258,12 @@ fn is_seen_where_visible(
 
     let by_query = rows(&|inputs| inputs.query[row * d_head] = number);
     for (other, (stayed, is_shown)) in by_query.into_iter().enumerate() {
-        let may_change = is_lsh && other / seq_q == head;
-        match other == row {
-            true => assert!(is_shown, "{number} in a query is not in its row"),
-            false => assert!(
-                stayed || may_change,
-                "{number} in query {row} is in row {other}"
-            ),
-        }
+        let may_change = stayed || is_lsh && other / seq_q == head;
+        let is_right = if other == row { is_shown } else { may_change };
+        assert!(is_right, "{number} in query {row}: row {other}");
     }
-    let mut spoilt = vec![(
-        "value",
-        rows(&|inputs| inputs.value[key * d_value] = number),
-    )];
+    let of_value = rows(&|inputs| inputs.value[key * d_value] = number);
+    let mut spoilt = vec![("value", of_value)];
     if number.is_nan() {
         spoilt.push(("key", rows(&|inputs| inputs.key[key * d_head] = number)));
     }
@@ -325,21 +274,14 @@ fn is_seen_where_visible(
             let sees = is_own_head(other) && weights[other * seq_k + position] != 0.0;
             if sees && is_read {
                 seeing += 1;
-                assert!(
-                    is_shown,
-                    "row {other} sees {number} in a {what}, and is not"
-                );
+                assert!(is_shown, "row {other} sees {number} in a {what}");
             }
             let may_change = is_own_head(other) && is_read;
             assert!(
                 stayed || may_change,
-                "{number} in {what} {key} is in row {other}"
+                "row {other}: {number} in {what} {key}"
             );
         }
-        assert!(
-            seeing > 0 || !is_read,
-            "nobody sees the {what} that is {number}"
-        );
+        assert!(seeing > 0 || !is_read, "nobody sees {number} in a {what}");
     }
-    Ok(())
 }

@@ -4,9 +4,8 @@
 //! row must not spoil the gradients of the others, which share its keys and values.
 
 use burn::tensor::Device;
-use libtest_mimic::Failed;
 use zoo_attention::{Mechanism, MechanismConfig};
-use zoo_conformance::{Suite, Tensors, given, numbers, takes};
+use zoo_conformance::*;
 use zoo_oracle::{Formula, Inputs, Mask, Precision, Problem, solve};
 
 use crate::others;
@@ -34,10 +33,10 @@ pub(crate) fn trials(suite: &mut Suite) {
         for (name, constant) in CONSTANTS {
             for learns in [false, true] {
                 let pass = if learns { "and-learns" } else { "alone" };
-                let problem = masked(&config).expect("it takes a bias");
                 let name = format!("{mechanism}/masked-by/{name}/{pass}");
+                let problem = masked(&config).expect("it takes a bias");
                 suite.add_training(name, move |device| {
-                    masked_by(&config, &problem, constant, learns, device)
+                    masked_by(&config, &problem, constant, learns, device);
                 });
             }
         }
@@ -50,33 +49,24 @@ pub(crate) fn trials(suite: &mut Suite) {
     }
     for (name, mechanism) in others::mechanisms() {
         // The hard choice is discontinuous in the scores: a bias that rounds them decides it.
-        if mechanism.mechanism() == Mechanism::Hard {
-            continue;
-        }
-        let Some(problem) = masked(&mechanism) else {
+        let is_hard = mechanism.mechanism() == Mechanism::Hard;
+        let Some(problem) = masked(&mechanism).filter(|_| !is_hard) else {
             continue;
         };
         for (constant_name, constant) in [CONSTANTS[2], CONSTANTS[5]] {
             let problem = problem.clone();
             let name = format!("{name}/masked-by/{constant_name}/alone");
             suite.add_training(name, move |device| {
-                masked_by(&mechanism, &problem, constant, false, device)
+                masked_by(&mechanism, &problem, constant, false, device);
             });
         }
     }
 }
 
-/// A problem of several tiles with a bias, with as many key and value heads as the mechanism
-/// has; none if it takes no bias.
+/// A problem of several tiles with a bias; none if the mechanism takes no bias.
 fn masked(mechanism: &MechanismConfig) -> Option<Problem> {
-    let problems = [4, 2, 1].map(|kv_heads| {
-        Problem::new("masked", [1, 4, SEQ_Q, SEQ_K, 16])
-            .with_kv_heads(kv_heads)
-            .with_bias([1, 4, SEQ_Q, SEQ_K])
-    });
-    problems
-        .into_iter()
-        .find(|problem| takes(mechanism, problem))
+    let problem = Problem::new("masked", [1, 4, SEQ_Q, SEQ_K, 16]);
+    others::with_heads_of(mechanism, problem.with_bias([1, 4, SEQ_Q, SEQ_K]))
 }
 
 const SEQ_Q: usize = 130;
@@ -90,17 +80,16 @@ fn masked_by(
     constant: f32,
     learns: bool,
     device: &Device,
-) -> Result<(), Failed> {
+) {
     let mut inputs = problem.inputs();
+    let is_constant = |row: usize| row % problem.seq_q == CONSTANT_ROW;
     for (row, bias) in inputs.bias.chunks_mut(problem.seq_k).enumerate() {
-        let is_constant_row = row % problem.seq_q == CONSTANT_ROW;
         for (key, bias) in bias.iter_mut().enumerate() {
-            if is_constant_row || (row + key) % 3 == 0 {
+            if is_constant(row) || (row + key) % 3 == 0 {
                 *bias = constant;
             }
         }
     }
-    let is_constant = |row: usize| row % problem.seq_q == CONSTANT_ROW;
     if !learns {
         let upstream = inputs.upstream.chunks_mut(problem.d_value);
         let constant_rows = upstream.enumerate().filter(|(row, _)| is_constant(*row));
@@ -121,70 +110,43 @@ fn masked_by(
 
     // What has the constant has no weight in rows with other keys: the scores of these say how
     // far off a result may be.
+    let without = |&b: &f32| if b == constant { 0.0 } else { b };
     let ordinary = Inputs {
-        bias: inputs
-            .bias
-            .iter()
-            .map(|&b| if b == constant { 0.0 } else { b })
-            .collect(),
+        bias: inputs.bias.iter().map(without).collect(),
         ..inputs.clone()
     };
     let ordinary = solve(problem, &ordinary).largest_score;
-    let usual = Precision::F32.forward(ordinary);
-    let of_constants = Precision::F32.forward(f64::from(constant.abs()));
-    let rows = context
-        .chunks(problem.d_value)
-        .zip(answer.context.chunks(problem.d_value));
+    let of_constants = f64::from(constant.abs());
+    let largest = inputs.value.iter().fold(0f32, |most, x| most.max(x.abs()));
+    let width = problem.d_value;
+    let rows = context.chunks(width).zip(answer.context.chunks(width));
     for (row, (got, want)) in rows.enumerate() {
-        if !is_constant(row) {
-            usual.check(&format!("context of row {row}"), got, want)?;
-        } else if swallows_scores(constant) {
+        if is_constant(row) && swallows_scores(constant) {
             // What is left of the scores depends on how they are rounded; but it is a mean of
             // the values.
-            let largest = inputs.value.iter().fold(0f32, |most, x| most.max(x.abs()));
-            assert!(
-                got.iter().all(|x| x.abs() <= 1.001 * largest),
-                "row {row} is no mean of values: {got:?}"
-            );
-        } else if f64::from(constant) <= -1e30 {
-            // Nothing is left of the scores in f64 either: all weights are equal, or none.
-            usual.check(&format!("context of row {row}"), got, want)?;
-        } else {
-            of_constants.check(&format!("context of row {row}"), got, want)?;
+            let is_mean = got.iter().all(|x| x.abs() <= 1.001 * largest);
+            assert!(is_mean, "row {row} is no mean of values: {got:?}");
+            continue;
         }
+        // Below -1e30 nothing is left of the scores in f64 either: all weights are equal, or none.
+        let is_loose = is_constant(row) && of_constants < 1e30;
+        let tolerance = Precision::F32.forward(if is_loose { of_constants } else { ordinary });
+        must(tolerance.check(&format!("context of row {row}"), got, want));
     }
 
-    let all = [
-        (
-            "d_query",
-            &tensors.query,
-            &answer.d_query,
-            answer.terms.d_query,
-        ),
-        ("d_key", &tensors.key, &answer.d_key, answer.terms.d_key),
-        ("d_value", &tensors.value, &answer.d_value, 0.0),
-    ];
-    let is_loose = learns && f64::from(constant) > -1e30;
-    for (name, tensor, want, least) in all {
-        let got = numbers(tensor.grad(&gradients).expect("the result depends on it"));
-        if let Some(at) = got.iter().position(|x| !x.is_finite()) {
-            return Err(format!("{name}[{at}] is {}", got[at]).into());
-        }
-        if !is_loose {
-            Precision::F32
-                .backward(ordinary)
-                .check_as_large_as(least, name, &got, want)?;
-        } else if !swallows_scores(constant) {
-            let tolerance = Precision::F32.backward(f64::from(constant.abs()));
-            tolerance.check_as_large_as(least, name, &got, want)?;
-        }
+    let [_, _, d_value] = tensors.gradients_by_inputs(&gradients).map(|gradient| {
+        assert!(gradient.iter().all(|x| x.is_finite()), "{gradient:?}");
+        gradient
+    });
+    let is_loose = learns && of_constants < 1e30;
+    if !is_loose || !swallows_scores(constant) {
+        let tolerance = Precision::F32.backward(if is_loose { of_constants } else { ordinary });
+        must(tensors.check_gradients(&gradients, &answer, tolerance));
     }
     // Weights of a row sum to one, whatever they are: so do the gradients of values.
     if problem.formula == Formula::Softmax && constant.is_finite() {
-        let got = numbers(tensors.value.grad(&gradients).expect("as above"));
-        sums_agree(problem, &inputs, &got)?;
+        sums_agree(problem, &inputs, &d_value);
     }
-    Ok(())
 }
 
 /// Whether scores are lost in f32 beside the constant, and not in f64.
@@ -193,60 +155,41 @@ fn swallows_scores(constant: f32) -> bool {
 }
 
 /// Over all keys of a head, `Σ_j dV_j = Σ_i dO_i`.
-fn sums_agree(problem: &Problem, inputs: &Inputs, d_value: &[f32]) -> Result<(), Failed> {
+fn sums_agree(problem: &Problem, inputs: &Inputs, d_value: &[f32]) {
     if problem.mask != Mask::Full || problem.kv_heads != problem.heads {
-        return Ok(());
+        return;
     }
     let width = problem.d_value;
     let sum = |rows: &[f32], x: usize| -> f64 {
         let column = rows.iter().skip(x).step_by(width);
         column.map(|x| f64::from(*x)).sum()
     };
-    let of_heads = d_value.chunks(problem.seq_k * width);
-    for (head, (d_value, upstream)) in of_heads
-        .zip(inputs.upstream.chunks(problem.seq_q * width))
-        .enumerate()
-    {
+    let heads = d_value.chunks(problem.seq_k * width);
+    for (d_value, upstream) in heads.zip(inputs.upstream.chunks(problem.seq_q * width)) {
         for x in 0..width {
             let (got, want) = (sum(d_value, x), sum(upstream, x));
-            assert!(
-                (got - want).abs() <= 1e-3,
-                "head {head}: gradients of values sum to {got}, not {want}"
-            );
+            assert!((got - want).abs() <= 1e-3, "they sum to {got}, not {want}");
         }
     }
-    Ok(())
 }
 
 /// One key has all the weight: the differences between scores are far larger than rounding.
-fn scores_of(
-    mechanism: &MechanismConfig,
-    size: f64,
-    seq_q: usize,
-    device: &Device,
-) -> Result<(), Failed> {
+fn scores_of(mechanism: &MechanismConfig, size: f64, seq_q: usize, device: &Device) {
     let problem = Problem::new("large-scores", [1, 2, seq_q, 210, 16])
         .with_mask(Mask::Causal)
         .with_kv_heads(1)
         .with_spread(size.sqrt());
     let mut inputs = problem.inputs();
     // Values of ordinary size: only the scores are large.
-    inputs
-        .value
-        .iter_mut()
-        .for_each(|x| *x /= problem.spread as f32);
+    let values = inputs.value.iter_mut();
+    values.for_each(|x| *x /= problem.spread as f32);
     let answer = solve(&problem, &inputs);
-    assert!(
-        answer.largest_score >= size,
-        "scores up to {:e} only",
-        answer.largest_score
-    );
+    assert!(answer.largest_score >= size, "{:e}", answer.largest_score);
     let tensors = Tensors::new(&problem, &inputs, device).require_grad();
     let (context, gradients) = tensors.train(mechanism);
     // The second best key of some row may be near enough to count at the smallest size.
     let of_size = size.min(1e3);
     let forward = Precision::F32.forward(of_size);
-    forward.check("context", &numbers(context), &answer.context)?;
-    tensors.check_gradients(&gradients, &answer, Precision::F32.backward(of_size))?;
-    Ok(())
+    must(forward.check("context", &numbers(context), &answer.context));
+    must(tensors.check_gradients(&gradients, &answer, Precision::F32.backward(of_size)));
 }

@@ -2,16 +2,16 @@
 //! PyTorch gave: `golden/multi_head.py` wrote down what that is.
 
 use burn::tensor::{Device, Tensor, TensorData};
-use libtest_mimic::Failed;
 use zoo_attention::{
     Mechanism, MultiHeadAttention, MultiHeadAttentionConfig, Pattern, PytorchWeights,
     PytorchWeightsError,
 };
-use zoo_conformance::{Golden, Suite, numbers};
+use zoo_conformance::*;
 use zoo_oracle::{Precision, Tolerance};
 
 pub(crate) fn trials(suite: &mut Suite) {
-    let golden = golden();
+    let file = include_bytes!("../../golden/multi_head.safetensors");
+    let golden = must(Golden::from_bytes(file));
     for case in golden.metadata["cases"].split(' ') {
         for mechanism in [Mechanism::Standard, Mechanism::Flash] {
             let golden = golden.under(&format!("{case}."));
@@ -27,11 +27,6 @@ pub(crate) fn trials(suite: &mut Suite) {
             test(&golden, device)
         });
     }
-}
-
-fn golden() -> Golden {
-    let file = include_bytes!("../../golden/multi_head.safetensors");
-    Golden::from_bytes(file).expect("a file that belongs to the tests")
 }
 
 fn weights(golden: &Golden) -> PytorchWeights {
@@ -54,16 +49,15 @@ fn module(golden: &Golden, mechanism: Mechanism, device: &Device) -> MultiHeadAt
         .init(device)
 }
 
-fn gives_the_same(golden: &Golden, mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
-    let attention = module(golden, mechanism, device).with_pytorch_weights(weights(golden))?;
+fn gives_the_same(golden: &Golden, mechanism: Mechanism, device: &Device) {
+    let attention = must(module(golden, mechanism, device).with_pytorch_weights(weights(golden)));
     let input = |name: &str| golden.tensor::<3>(name, device).map(Tensor::require_grad);
-    let query = input("query").ok_or("every case has one")?;
+    let query = input("query").expect("every case has one");
     let key = input("key").unwrap_or_else(|| query.clone());
     let value = input("value").unwrap_or_else(|| key.clone());
     let causal = golden.mask::<2>("attn_mask", device);
-    let padding = golden
-        .mask("key_padding_mask", device)
-        .map(Pattern::KeyPadding);
+    let padding = golden.mask("key_padding_mask", device);
+    let padding = padding.map(Pattern::KeyPadding);
     // PyTorch's mask as it is, and what it stands for.
     let patterns = match causal {
         Some(mask) => vec![Pattern::Dense(mask.unsqueeze()), Pattern::Causal],
@@ -80,29 +74,26 @@ fn gives_the_same(golden: &Golden, mechanism: Mechanism, device: &Device) -> Res
         // PyTorch gave was computed in double precision: no allowance is made for them. The
         // worst seen on the CPU is 13 units, of a gradient.
         let forward = Precision::F32.forward(0.0);
-        same(golden, "output", output.clone(), forward)?;
-        let upstream = golden
-            .tensor::<3>("upstream", device)
-            .ok_or("every case has one")?;
-        let gradients = (output * upstream).sum().backward();
+        same(golden, "output", output.clone(), forward);
+        let upstream = golden.tensor::<3>("upstream", device);
+        let gradients = (output * upstream.expect("every case has one"))
+            .sum()
+            .backward();
         for (name, input) in [("query", &query), ("key", &key), ("value", &value)] {
             if golden.tensors.contains_key(name) {
-                let gradient = input.grad(&gradients).ok_or("the result depends on it")?;
+                let gradient = input.grad(&gradients).expect("the result depends on it");
                 let backward = Precision::F32.backward(0.0);
-                same(golden, &format!("d_{name}"), gradient, backward)?;
+                same(golden, &format!("d_{name}"), gradient, backward);
             }
         }
         for linear in [&attention.query, &attention.output] {
             let by_weight = linear.weight.val().grad(&gradients);
-            by_weight.ok_or("what was loaded can be learned")?;
+            by_weight.expect("what was loaded can be learned");
         }
 
         let [q, k, v] = [&query, &key, &value].map(Tensor::clone);
         let seen = match mechanism {
-            Mechanism::Standard => {
-                let attended = attention.forward_with_weights(q, k, v, pattern);
-                attended.map_err(|error| error.to_string())?.1
-            }
+            Mechanism::Standard => must(attention.forward_with_weights(q, k, v, pattern)).1,
             _ => {
                 let rows: Vec<usize> = (0..query.dims()[1]).collect();
                 attention.explain(q, k, pattern, &rows)
@@ -110,75 +101,60 @@ fn gives_the_same(golden: &Golden, mechanism: Mechanism, device: &Device) -> Res
         };
         let [batch, heads, seq_q, seq_k] = seen.dims();
         let seen = seen.reshape([batch, heads * seq_q, seq_k]);
-        same(golden, "attention", seen, forward)?;
+        same(golden, "attention", seen, forward);
     }
-    Ok(())
 }
 
-fn same(golden: &Golden, name: &str, got: Tensor<3>, tolerance: Tolerance) -> Result<(), Failed> {
-    let want = golden.numbers(name);
-    let got = numbers(got);
-    tolerance.check(name, &got, &want)?;
-    Ok(())
+fn same(golden: &Golden, name: &str, got: Tensor<3>, tolerance: Tolerance) {
+    must(tolerance.check(name, &numbers(got), &golden.numbers(name)));
 }
 
-type Test = fn(&Golden, &Device) -> Result<(), Failed>;
+type Test = fn(&Golden, &Device);
 
 const TESTS: &[(&str, Test)] = &[
     ("the-file-says-how-it-was-made", |golden, _| {
         let script = include_str!("../../golden/multi_head.py");
         let [torch, seed] = ["torch", "seed"].map(|key| &golden.metadata[key]);
         let head = format!("PyTorch {torch}, seed {seed}.");
-        assert!(
-            script.contains(&head),
-            "the script does not begin with \"{head}\""
-        );
-        Ok(())
+        assert!(script.contains(&head), "the script is not of {head}");
     }),
     ("weights-that-do-not-fit-are-named", |golden, device| {
-        let with = |change: fn(&mut Vec<(String, TensorData)>)| {
-            let weights = golden.under("weights.").tensors;
-            let mut weights: Vec<(String, TensorData)> = weights.into_iter().collect();
-            change(&mut weights);
-            let weights: PytorchWeights = weights.into_iter().collect();
-            let module = module(golden, Mechanism::Flash, device);
-            let refused = module.with_pytorch_weights(weights).err();
-            refused.map(|error: PytorchWeightsError| error.to_string())
-        };
-        for (got, want) in [
+        let zeros = TensorData::zeros::<f32, _>;
+        for (key, data, want) in [
             (
-                with(|weights| weights.retain(|(name, _)| name != "in_proj_bias")),
+                "in_proj_bias",
+                None,
                 "in_proj_bias is missing; it must be [36]",
             ),
             (
-                with(|weights| weights.retain(|(name, _)| name != "out_proj.weight")),
+                "out_proj.weight",
+                None,
                 "out_proj.weight is missing; it must be [12, 12]",
             ),
             (
-                with(|weights| {
-                    let three = TensorData::zeros::<f32, _>([3, 12]);
-                    weights.push(("in_proj_weight".to_owned(), three));
-                }),
+                "in_proj_weight",
+                Some(zeros(vec![3, 12])),
                 "in_proj_weight must be [36, 12], got [3, 12]",
             ),
             (
-                with(|weights| {
-                    let places = TensorData::zeros::<i32, _>([12]);
-                    weights.push(("out_proj.bias".to_owned(), places));
-                }),
+                "out_proj.bias",
+                Some(TensorData::zeros::<i32, _>([12])),
                 "out_proj.bias must be floating-point numbers, got I32",
             ),
             (
-                with(|weights| {
-                    let one = TensorData::zeros::<f32, _>([1, 1, 12]);
-                    weights.push(("bias_k".to_owned(), one));
-                }),
+                "bias_k",
+                Some(zeros(vec![1, 1, 12])),
                 "bias_k is none of the weights this module has",
             ),
         ] {
-            assert!(got.as_deref() == Some(want), "{got:?} instead of {want}");
+            let mut weights = golden.under("weights.").tensors;
+            weights.remove(key);
+            weights.extend(data.map(|data| (key.to_owned(), data)));
+            let module = module(golden, Mechanism::Flash, device);
+            let refused = module.with_pytorch_weights(weights.into_iter().collect());
+            let said = refused.err().map(|error| error.to_string());
+            assert_eq!(said.as_deref(), Some(want));
         }
-        Ok(())
     }),
     ("a-bias-for-what-has-none-is-refused", |golden, device| {
         for (projection, key) in [("value", "in_proj_bias"), ("output", "out_proj.bias")] {
@@ -188,11 +164,8 @@ const TESTS: &[(&str, Test)] = &[
                 _ => module.output.bias = None,
             }
             let refused = module.with_pytorch_weights(weights(golden)).err();
-            assert!(
-                refused == Some(PytorchWeightsError::NoBias { key, projection }),
-                "{projection}: {refused:?}"
-            );
+            let error = PytorchWeightsError::NoBias { key, projection };
+            assert_eq!(refused, Some(error));
         }
-        Ok(())
     }),
 ];

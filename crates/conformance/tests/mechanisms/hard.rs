@@ -1,17 +1,18 @@
 //! Attention to one key: which, its weights, and what has no gradient.
 
 use burn::tensor::{Device, Tensor};
-use libtest_mimic::Failed;
 use zoo_attention::{AttentionOptions, Choice, Pattern, hard};
-use zoo_conformance::{Suite, Tensors, Test, is_refused, numbers};
-use zoo_oracle::{Formula, Precision, find, solve};
+use zoo_conformance::*;
+use zoo_oracle::{Formula, Precision, solve};
+
+use crate::named;
 
 pub(crate) fn trials(suite: &mut Suite) {
     for name in PROBLEMS {
-        suite.add_training(format!("hard/{name}/best"), move |device| {
-            the_best_alone(name, device)
-        });
-        suite.add(format!("hard/{name}/weights"), move |device| {
+        let trial = format!("hard/{name}/best");
+        suite.add_training(trial, move |device| the_best_alone(name, device));
+        let trial = format!("hard/{name}/weights");
+        suite.add(trial, move |device| {
             weights_are_one_or_nothing(name, device)
         });
     }
@@ -28,47 +29,39 @@ const PROBLEMS: &[&str] = &[
     "multi-query",
 ];
 
-fn the_best_alone(name: &str, device: &Device) -> Result<(), Failed> {
-    let problem = find(name)
-        .expect("a problem of the catalogue")
-        .with_formula(Formula::Best);
-    let inputs = problem.inputs();
-    let tensors = Tensors::new(&problem, &inputs, device).require_grad();
-    let attended =
-        tensors.apply(|query, key, value, options| hard(query, key, value, Choice::Best, options));
-    let gradients = tensors.backward(attended.context.clone());
-    let answer = solve(&problem, &inputs);
-    let exact = Precision::F32.forward(0.0);
-    exact.check("context", &numbers(attended.context), &answer.context)?;
-    exact.check("weights", &numbers(attended.weights), &answer.weights)?;
-    let by_value = tensors.value.grad(&gradients).ok_or("values are taken")?;
-    Precision::F32
-        .backward(0.0)
-        .check("d_value", &numbers(by_value), &answer.d_value)?;
-    let others = [&tensors.query, &tensors.key];
-    let is_none = |tensor: &&Tensor<4>| tensor.grad(&gradients).is_none();
-    assert!(others.iter().all(is_none), "a choice has a gradient");
-    Ok(())
+/// Context and weights.
+fn by(tensors: &Tensors, choice: Choice) -> [Tensor<4>; 2] {
+    let attended = tensors.apply(|q, k, v, options| hard(q, k, v, choice, options));
+    [attended.context, attended.weights]
 }
 
-fn weights_are_one_or_nothing(name: &str, device: &Device) -> Result<(), Failed> {
-    let (temperature, seed) = (0.5, 23);
-    let problem = find(name)
-        .expect("a problem of the catalogue")
-        .with_formula(Formula::Sampled { temperature, seed });
-    let inputs = problem.inputs();
-    let tensors = Tensors::new(&problem, &inputs, device);
-    let choice = Choice::Sampled { temperature, seed };
-    let attended =
-        tensors.apply(|query, key, value, options| hard(query, key, value, choice, options));
-    let want = solve(&problem, &inputs).weights;
-    for (at, (got, want)) in numbers(attended.weights).iter().zip(&want).enumerate() {
-        assert!(
-            f64::from(*got) == *want,
-            "weight {at} is {got} instead of {want}"
-        );
+fn the_best_alone(name: &str, device: &Device) {
+    let problem = named(name).with_formula(Formula::Best);
+    let tensors = Tensors::of(&problem, device).require_grad();
+    let [context, weights] = by(&tensors, Choice::Best);
+    let gradients = tensors.backward(context.clone());
+    let answer = solve(&problem, &problem.inputs());
+    let exact = Precision::F32.forward(0.0);
+    must(exact.check("context", &numbers(context), &answer.context));
+    must(exact.check("weights", &numbers(weights), &answer.weights));
+    let by_value = numbers(tensors.value.grad(&gradients).expect("values are taken"));
+    must(
+        Precision::F32
+            .backward(0.0)
+            .check("d_value", &by_value, &answer.d_value),
+    );
+    for tensor in [&tensors.query, &tensors.key] {
+        assert!(tensor.grad(&gradients).is_none(), "a choice has a gradient");
     }
-    Ok(())
+}
+
+fn weights_are_one_or_nothing(name: &str, device: &Device) {
+    let (temperature, seed) = (0.5, 23);
+    let problem = named(name).with_formula(Formula::Sampled { temperature, seed });
+    let choice = Choice::Sampled { temperature, seed };
+    let [_, got] = by(&Tensors::of(&problem, device), choice);
+    let got: Vec<f64> = numbers(got).into_iter().map(f64::from).collect();
+    assert_eq!(got, solve(&problem, &problem.inputs()).weights);
 }
 
 /// The weights of a choice among the same keys as values.
@@ -87,12 +80,8 @@ const TESTS: &[(&str, Test)] = &[
         let ones = |seq: usize| Tensor::<4>::ones([1, 1, seq, 2], device);
         // Both as long as a line of a vector unit or a plane of a GPU, and longer.
         for seq_k in [3, 70] {
-            let got = weights(
-                &ones(2),
-                &ones(seq_k),
-                Choice::Best,
-                &AttentionOptions::new(),
-            );
+            let options = AttentionOptions::new();
+            let got = weights(&ones(2), &ones(seq_k), Choice::Best, &options);
             for row in got.chunks(seq_k) {
                 let later = row[1..].iter().any(|&weight| weight != 0.0);
                 assert!(row[0] == 1.0 && !later, "{row:?}");
@@ -102,11 +91,7 @@ const TESTS: &[(&str, Test)] = &[
         let window = Pattern::Window { left: 1, right: 0 };
         let options = AttentionOptions::new().with_pattern(window);
         let got = weights(&ones(3), &ones(3), Choice::Best, &options);
-        assert!(
-            got == [1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0],
-            "{got:?}"
-        );
-        Ok(())
+        assert_eq!(got, [1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0]);
     }),
     ("takes-a-key-as-often-as-softmax-weighs-it", |device| {
         const QUERIES: usize = 4000;
@@ -117,12 +102,8 @@ const TESTS: &[(&str, Test)] = &[
         let options = AttentionOptions::new().with_scale(1.0);
         let of = |seed| {
             let temperature = 1.0;
-            weights(
-                &query,
-                &key,
-                Choice::Sampled { temperature, seed },
-                &options,
-            )
+            let choice = Choice::Sampled { temperature, seed };
+            weights(&query, &key, choice, &options)
         };
         let (got, other) = (of(1), of(2));
         for (key, expected) in [1.0 / 8.0, 2.0 / 8.0, 5.0 / 8.0].into_iter().enumerate() {
@@ -130,13 +111,10 @@ const TESTS: &[(&str, Test)] = &[
             let share = taken as f64 / QUERIES as f64;
             let error = (expected * (1.0 - expected) / QUERIES as f64).sqrt();
             // Five standard errors.
-            assert!(
-                (share - expected).abs() <= 5.0 * error,
-                "key {key}: {share} instead of {expected}"
-            );
+            let is_near = (share - expected).abs() <= 5.0 * error;
+            assert!(is_near, "key {key}: {share} instead of {expected}");
         }
         assert!(got != other, "another seed chose the same");
-        Ok(())
     }),
     ("a-bias-of-minus-infinity-hides", |device| {
         let infinity = f32::NEG_INFINITY;
@@ -151,9 +129,8 @@ const TESTS: &[(&str, Test)] = &[
         };
         for choice in [Choice::Best, sampled] {
             let got = weights(&query, &key, choice, &options);
-            assert!(got == [0.0, 1.0, 0.0, 0.0, 0.0, 0.0], "{choice:?}: {got:?}");
+            assert_eq!(got, [0.0, 1.0, 0.0, 0.0, 0.0, 0.0], "{choice:?}");
         }
-        Ok(())
     }),
     ("misuse/a-temperature-of-zero", |device| {
         let zeros = || Tensor::<4>::zeros([1, 2, 3, 4], device);

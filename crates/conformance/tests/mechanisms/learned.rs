@@ -1,12 +1,12 @@
 //! Mechanisms with parameters of their own: their weights, and the gradients by what is learned.
 
 use burn::tensor::{Device, Tensor, TensorData};
-use libtest_mimic::Failed;
 use zoo_attention::{AttentionOptions, additive, drawn_matrix, local_predictive, multiplicative};
-use zoo_conformance::{Suite, Tensors, is_refused, numbers};
-use zoo_oracle::{Formula, Precision, Problem, find, solve};
+use zoo_conformance::*;
+use zoo_oracle::{Formula, Precision, Problem, normals, solve};
 
-/// A mechanism that learns.
+use crate::named;
+
 #[derive(Clone, Copy)]
 enum Learned {
     /// A vector for each head.
@@ -53,66 +53,47 @@ pub(crate) fn trials(suite: &mut Suite) {
     }
     suite.add("additive/misuse/a-vector-of-another-size", |device| {
         let vector = Tensor::<2>::zeros([2, 3], device);
-        let refused = "additive attention: the vector must be [heads = 2, d_head = 4], got [2, 3]";
         is_refused(
             || zeros(device).apply(|q, k, v, options| additive(q, k, v, vector, options)),
-            refused,
-        )
+            "additive attention: the vector must be [heads = 2, d_head = 4], got [2, 3]",
+        );
     });
     suite.add("local-p/misuse", |device| {
-        for (vector, matrix, window, refused) in [
-            (
-                [2, 3],
-                [2, 4, 4],
-                1,
-                "the vector must be [heads = 2, d_head = 4], got [2, 3]",
-            ),
-            (
-                [2, 4],
-                [2, 4, 3],
-                1,
-                "the matrix must be [heads = 2, d_head = 4, d_head = 4], got [2, 4, 3]",
-            ),
-            ([2, 4], [2, 4, 4], 0, "a window must be at least 1, got 0"),
+        let vector = "the vector must be [heads = 2, d_head = 4], got [2, 3]";
+        let matrix = "the matrix must be [heads = 2, d_head = 4, d_head = 4], got [2, 4, 3]";
+        let window = "a window must be at least 1, got 0";
+        for (of_vector, of_matrix, size, refused) in [
+            ([2, 3], [2, 4, 4], 1, vector),
+            ([2, 4], [2, 4, 3], 1, matrix),
+            ([2, 4], [2, 4, 4], 0, window),
         ] {
-            let learned = (Tensor::zeros(vector, device), Tensor::zeros(matrix, device));
-            is_refused(
-                || {
-                    zeros(device).apply(|query, key, value, options| {
-                        local_predictive(query, key, value, learned, window, options)
-                    })
-                },
-                &format!("local-p attention: {refused}"),
-            )?;
+            let learned = (
+                Tensor::zeros(of_vector, device),
+                Tensor::zeros(of_matrix, device),
+            );
+            let attend = |query, key, value, options: &AttentionOptions| {
+                local_predictive(query, key, value, learned, size, options)
+            };
+            let message = format!("local-p attention: {refused}");
+            is_refused(|| zeros(device).apply(attend), &message);
         }
-        Ok(())
     });
 }
 
 /// Two heads of three positions.
 fn zeros(device: &Device) -> Tensors {
-    let zeros = Tensor::<4>::zeros([1, 2, 3, 4], device);
-    Tensors {
-        query: zeros.clone(),
-        key: zeros.clone(),
-        value: zeros.clone(),
-        upstream: zeros,
-        options: AttentionOptions::new(),
-    }
+    let problem = Problem::new("zeros", [1, 2, 3, 3, 4]).with_spread(0.0);
+    Tensors::of(&problem, device)
 }
 
-fn matches_the_oracle(name: &str, learned: Learned, device: &Device) -> Result<(), Failed> {
-    let problem = find(name).expect("a problem of the catalogue");
+fn matches_the_oracle(name: &str, learned: Learned, device: &Device) {
+    let problem = named(name);
     let (heads, d_head) = (problem.heads, problem.d_head);
     // So large that predicted positions are anywhere, not all in the middle.
-    let drawn = |rows: usize, spread: f64| {
-        let sizes = Problem::new("learned", [1, 1, rows, 1, d_head]);
-        Problem { spread, ..sizes }.inputs().query
-    };
-    let vectors = drawn(heads, 1.0);
+    let vectors = normals("learned", heads * d_head, 1.0);
     let matrices = match learned {
         Learned::Multiplicative => drawn_matrix(heads, d_head),
-        _ => drawn(heads * d_head, 0.5),
+        _ => normals("learned", heads * d_head * d_head, 0.5),
     };
     let vector = TensorData::new(vectors.clone(), [heads, d_head]);
     let vector = Tensor::<2>::from_data(vector, device).require_grad();
@@ -148,24 +129,23 @@ fn matches_the_oracle(name: &str, learned: Learned, device: &Device) -> Result<(
 
     let answer = solve(&problem, &inputs);
     let forward = Precision::F32.forward(answer.largest_score);
-    forward.check("context", &numbers(context), &answer.context)?;
+    must(forward.check("context", &numbers(context), &answer.context));
     if let Some(weights) = weights {
-        forward.check("weights", &numbers(weights), &answer.weights)?;
+        must(forward.check("weights", &numbers(weights), &answer.weights));
     }
     let backward = Precision::F32.backward(answer.largest_score);
-    tensors.check_gradients(&gradients, &answer, backward)?;
+    must(tensors.check_gradients(&gradients, &answer, backward));
     if !answer.d_vector.is_empty() {
         // A sum over all queries and keys of what mostly cancels.
         let least = match learned {
             Learned::Additive => answer.terms.d_bias,
             _ => answer.terms.d_vector,
         };
-        let by_vector = numbers(vector.grad(&gradients).ok_or("it is learned")?);
-        backward.check_as_large_as(least, "d_vector", &by_vector, &answer.d_vector)?;
+        let by_vector = numbers(vector.grad(&gradients).expect("it is learned"));
+        must(backward.check_as_large_as(least, "d_vector", &by_vector, &answer.d_vector));
     }
     if !answer.d_matrix.is_empty() {
-        let by_matrix = numbers(matrix.grad(&gradients).ok_or("it is learned")?);
-        backward.check("d_matrix", &by_matrix, &answer.d_matrix)?;
+        let by_matrix = numbers(matrix.grad(&gradients).expect("it is learned"));
+        must(backward.check("d_matrix", &by_matrix, &answer.d_matrix));
     }
-    Ok(())
 }

@@ -1,5 +1,6 @@
 //! Both ways of softmax attention on every problem of the catalogue, the other mechanisms
-//! on those that are theirs, on the device that `ZOO_BACKEND` names (default: flex). A device that cannot be opened fails the run.
+//! on those that are theirs, on the device that `ZOO_BACKEND` names (default: flex). A device that
+//! cannot be opened fails the run. Tests fail by a panic.
 
 mod conditions;
 mod decode;
@@ -20,20 +21,16 @@ mod promises;
 mod redraw;
 mod repeated;
 mod tiled;
-mod work;
 
 use std::process::ExitCode;
 use std::sync::Mutex;
 
 use burn::tensor::{DType, Device};
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Trial};
 use zoo_attention::{Mechanism, MechanismConfig, standard};
 use zoo_backend::{Dtype, Opened, open_for_tests};
-use zoo_conformance::{
-    Errors, Suite, Tensors, all_queries, check_forward, check_gradients, judge_gradients, numbers,
-    share,
-};
-use zoo_oracle::{Mismatch, Precision, Problem, catalogue, solve};
+use zoo_conformance::*;
+use zoo_oracle::{Mismatch, Precision, Problem, catalogue, find, solve};
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
@@ -42,39 +39,31 @@ fn main() -> ExitCode {
         Err(failure) => return failure,
     };
     let conclusion = libtest_mimic::run(&arguments, share(trials(&opened)));
-    let worst = WORST.lock().expect("no trial panicked while holding it");
-    println!(
-        "worst error: {:.1e} forward, {:.1e} backward, {:.0}% of what is allowed",
-        worst.context,
-        worst.gradients,
-        worst.share * 100.0,
-    );
-    let worst = WORST_IN_HALF
-        .lock()
-        .expect("no trial panicked while holding it");
-    if worst.share > 0.0 {
-        println!(
-            "in half precision: {:.1e} forward, {:.1e} backward, {:.0}% of what is allowed",
-            worst.context,
-            worst.gradients,
-            worst.share * 100.0,
-        );
+    for (name, worst) in [
+        ("worst error", &WORST),
+        ("in half precision", &WORST_IN_HALF),
+    ] {
+        let worst = must(worst.lock());
+        if worst.share > 0.0 {
+            println!(
+                "{name}: {:.1e} forward, {:.1e} backward, {:.0}% of what is allowed",
+                worst.context,
+                worst.gradients,
+                worst.share * 100.0,
+            );
+        }
     }
     conclusion.exit_code()
 }
 
-static WORST: Mutex<Errors> = Mutex::new(Errors {
+const NO_ERRORS: Errors = Errors {
     context: 0.0,
     gradients: 0.0,
     share: 0.0,
-});
-
+};
+static WORST: Mutex<Errors> = Mutex::new(NO_ERRORS);
 /// Apart, since these errors are of another size.
-static WORST_IN_HALF: Mutex<Errors> = Mutex::new(Errors {
-    context: 0.0,
-    gradients: 0.0,
-    share: 0.0,
-});
+static WORST_IN_HALF: Mutex<Errors> = Mutex::new(NO_ERRORS);
 
 fn trials(opened: &Opened) -> Vec<Trial> {
     let device = &opened.device;
@@ -82,37 +71,28 @@ fn trials(opened: &Opened) -> Vec<Trial> {
     for mechanism in [Mechanism::Standard, Mechanism::Flash] {
         let config = MechanismConfig::from(mechanism);
         for problem in catalogue() {
-            judged_by_both(
+            judged_by_both(&mut suite, &mechanism.to_string(), &config, &problem);
+            judged_in_half(
                 &mut suite,
                 &mechanism.to_string(),
                 &config,
                 &problem,
-                device,
+                opened,
             );
-            let name = format!("{mechanism}/{}", problem.name);
-            for (word, dtype) in half_types(opened) {
-                let device = device.clone().autodiff();
-                let problem = problem.clone();
-                suite.trials.push(judged(format!("{name}/{word}"), move || {
-                    let tensors = Tensors::new(&problem, &problem.inputs(), &device);
-                    let queries = all_queries(&problem);
-                    judge_gradients(&config, &problem, tensors.cast(dtype), &queries)
-                }));
-            }
         }
         promises::trials(mechanism, &mut suite);
         misuses::trials(mechanism, &mut suite, device);
     }
     for mechanism in Mechanism::ALL {
         every::trials(mechanism, &mut suite);
-        suite.trials.push(drawn::trial(mechanism, opened));
+        drawn::trials(mechanism, &mut suite, opened.software);
     }
     others::trials(&mut suite, opened);
     learned::trials(&mut suite);
     suite.add_table("conditions/", conditions::TESTS);
     decode::trials(&mut suite, opened);
     hard::trials(&mut suite);
-    lsh::trials(&mut suite, device);
+    lsh::trials(&mut suite);
     multi_head::trials(&mut suite);
     golden::trials(&mut suite);
     explain::trials(&mut suite, opened);
@@ -122,7 +102,6 @@ fn trials(opened: &Opened) -> Vec<Trial> {
     suite.add_table("redraw/", redraw::TESTS);
     repeated::trials(&mut suite, opened);
     suite.add_table("flash/", tiled::TESTS);
-    suite.add("multi-head/work is counted", work::is_counted);
     for problem in catalogue() {
         let name = format!("standard/{}/weights", problem.name);
         suite.add(name, move |device| {
@@ -132,21 +111,37 @@ fn trials(opened: &Opened) -> Vec<Trial> {
     suite.trials
 }
 
+fn named(name: &str) -> Problem {
+    find(name).unwrap_or_else(|| panic!("no problem {name}"))
+}
+
 /// A problem through a mechanism, without gradients and with them.
-pub(crate) fn judged_by_both(
+fn judged_by_both(suite: &mut Suite, name: &str, mechanism: &MechanismConfig, problem: &Problem) {
+    type Check = fn(&MechanismConfig, &Problem, &Device) -> Result<Errors, Mismatch>;
+    let checks: [(&str, Check); 2] = [("forward", check_forward), ("gradients", check_gradients)];
+    for (pass, check) in checks {
+        let (mechanism, problem) = (*mechanism, problem.clone());
+        suite.add(format!("{name}/{}/{pass}", problem.name), move |device| {
+            counted(&WORST, check(&mechanism, &problem, device));
+        });
+    }
+}
+
+/// A problem through a mechanism with gradients, in every half type of the device.
+fn judged_in_half(
     suite: &mut Suite,
     name: &str,
     mechanism: &MechanismConfig,
     problem: &Problem,
-    device: &Device,
+    opened: &Opened,
 ) {
-    type Check = fn(&MechanismConfig, &Problem, &Device) -> Result<Errors, Mismatch>;
-    let checks: [(&str, Check); 2] = [("forward", check_forward), ("gradients", check_gradients)];
-    for (pass, check) in checks {
-        let (mechanism, problem, device) = (*mechanism, problem.clone(), device.clone());
-        let name = format!("{name}/{}/{pass}", problem.name);
-        let trial = judged(name, move || check(&mechanism, &problem, &device));
-        suite.trials.push(trial);
+    for (word, dtype) in half_types(opened) {
+        let (mechanism, problem) = (*mechanism, problem.clone());
+        suite.add_training(format!("{name}/{}/{word}", problem.name), move |device| {
+            let tensors = Tensors::of(&problem, device).cast(dtype);
+            let judged = judge_gradients(&mechanism, &problem, tensors, &all_queries(&problem));
+            counted(&WORST_IN_HALF, judged);
+        });
     }
 }
 
@@ -157,30 +152,18 @@ fn half_types(opened: &Opened) -> impl Iterator<Item = (Dtype, DType)> {
         .filter(|(word, _)| opened.dtypes.contains(word))
 }
 
-/// A trial whose errors count towards the worst.
-fn judged(
-    name: String,
-    judge: impl FnOnce() -> Result<Errors, Mismatch> + Send + 'static,
-) -> Trial {
-    let is_wide = name.ends_with("/forward") || name.ends_with("/gradients");
-    let worst = if is_wide { &WORST } else { &WORST_IN_HALF };
-    Trial::test(name, move || {
-        let errors = judge()?;
-        let mut worst = worst.lock().expect("no trial panicked while holding it");
-        *worst = worst.max(errors);
-        Ok(())
-    })
+fn counted(worst: &Mutex<Errors>, judged: Result<Errors, Mismatch>) {
+    let errors = must(judged);
+    let mut worst = must(worst.lock());
+    *worst = worst.max(errors);
 }
 
-fn weights_match_the_oracle(problem: &Problem, device: &Device) -> Result<(), Failed> {
+fn weights_match_the_oracle(problem: &Problem, device: &Device) {
     let inputs = problem.inputs();
-    let tensors = Tensors::new(problem, &inputs, device);
-    let attended = tensors.apply(standard);
+    let weights = Tensors::new(problem, &inputs, device)
+        .apply(standard)
+        .weights;
     let answer = solve(problem, &inputs);
-    Precision::F32.forward(answer.largest_score).check(
-        "weights",
-        &numbers(attended.weights),
-        &answer.weights,
-    )?;
-    Ok(())
+    let tolerance = Precision::F32.forward(answer.largest_score);
+    must(tolerance.check("weights", &numbers(weights), &answer.weights));
 }

@@ -5,31 +5,27 @@ mod retention;
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::nn::attention as burn_nn;
-use burn::tensor::{Device, Distribution, Gradients, Tensor};
-use libtest_mimic::Failed;
+use burn::tensor::{Device, Gradients, Tensor};
+use zoo_attention::mechanisms::SlidingWindow;
 use zoo_attention::{
-    AttentionOptions, Lsh, Mechanism, MechanismConfig, MultiHeadAttention,
+    AttentionOptions, DecodeCache, Lsh, Mechanism, MechanismConfig, MultiHeadAttention,
     MultiHeadAttentionConfig, Pattern, Positions, lsh, rotate, standard,
 };
-use zoo_conformance::{Suite, Test, differs_from_full, same};
+use zoo_conformance::*;
 use zoo_models::weights::Weights;
 use zoo_oracle::{Mask, SMALL_HEADS, SMALL_SEQUENCE, kv_heads_of, small_for_tests};
 
 pub(crate) fn trials(suite: &mut Suite) {
     for mechanism in Mechanism::ALL {
-        suite.add_training(
-            format!("multi-head/learns-with-{mechanism}"),
-            move |device| learns(small_for_tests(mechanism), device),
-        );
-        suite.add(
-            format!("multi-head/decodes-with-{mechanism}"),
-            move |device| decoding::decodes(mechanism, device),
-        );
+        let name = format!("multi-head/learns-with-{mechanism}");
+        suite.add_training(name, move |device| {
+            learns(small_for_tests(mechanism), device)
+        });
+        let name = format!("multi-head/decodes-with-{mechanism}");
+        suite.add(name, move |device| decoding::decodes(mechanism, device));
     }
-    suite.add(
-        "multi-head/retention-with-group-norm",
-        retention::is_the_papers,
-    );
+    let name = "multi-head/retention-with-group-norm";
+    suite.add(name, retention::is_the_papers);
     suite.add_table("multi-head/", decoding::TESTS);
     suite.add_table("multi-head/", TESTS);
 }
@@ -41,6 +37,21 @@ pub(crate) fn shared(mechanism: &MechanismConfig) -> Option<usize> {
     (!says).then_some(2)
 }
 
+pub(crate) fn to_itself(layer: &MultiHeadAttention, x: &Tensor<3>, pattern: Pattern) -> Tensor<3> {
+    layer.forward(x.clone(), x.clone(), x.clone(), pattern)
+}
+
+/// The layer's results for the places that are not in its cache yet, one after the other.
+pub(crate) fn by_steps(
+    layer: &MultiHeadAttention,
+    x: &Tensor<3>,
+    cache: &mut DecodeCache,
+) -> Tensor<3> {
+    let places = cache.len()..x.dims()[1];
+    let steps = places.map(|at| layer.step(x.clone().slice_dim(1, at..at + 1), cache));
+    Tensor::cat(steps.collect(), 1)
+}
+
 /// Two layers, each with what goes in added to what comes out.
 #[derive(Module, Debug)]
 struct TwoLayers {
@@ -50,24 +61,22 @@ struct TwoLayers {
 
 impl TwoLayers {
     fn forward(&self, x: Tensor<3>) -> Tensor<3> {
-        let layer = |layer: &MultiHeadAttention, x: Tensor<3>| {
-            x.clone() + layer.forward(x.clone(), x.clone(), x, Pattern::Causal)
-        };
-        layer(&self.second, layer(&self.first, x))
+        let x = to_itself(&self.first, &x, Pattern::Causal) + x;
+        to_itself(&self.second, &x, Pattern::Causal) + x
     }
 }
 
 /// Only the word differs: everybody is to know what stood first.
-pub(crate) fn learns(mechanism: MechanismConfig, device: &Device) -> Result<(), Failed> {
+pub(crate) fn learns(mechanism: MechanismConfig, device: &Device) {
     const SEQ: usize = SMALL_SEQUENCE;
-    differs_from_full(&mechanism, SMALL_HEADS, [SEQ; 2], Mask::Causal, device)?;
+    differs_from_full(&mechanism, SMALL_HEADS, [SEQ; 2], Mask::Causal, device);
     device.seed(7);
     let config = MultiHeadAttentionConfig::new(8, SMALL_HEADS).with_mechanism(mechanism);
     let mut model = TwoLayers {
         first: config.init(device),
         second: config.init(device),
     };
-    let input = Tensor::<3>::random([16, SEQ, 8], Distribution::Normal(0.0, 1.0), device);
+    let input = normal([16, SEQ, 8], device);
     let wanted = input.clone().slice_dim(1, 0..1).expand([16, SEQ, 8]);
     let mut losses = Vec::new();
     // Enough of them wherever a device's draws begin.
@@ -75,25 +84,9 @@ pub(crate) fn learns(mechanism: MechanismConfig, device: &Device) -> Result<(), 
         let missed = model.forward(input.clone()) - wanted.clone();
         let loss = missed.square().mean();
         losses.push(loss.clone().into_scalar::<f32>());
-        let gradients = loss.backward();
-        let mut descent = Descent {
-            gradients: &gradients,
-            rate: 0.2,
-            without: 0,
-        };
-        model = model.map(&mut descent);
-        assert!(
-            descent.without == 0,
-            "{} parameters have no gradient",
-            descent.without
-        );
+        model = descended(model, &loss.backward(), 0.2);
     }
-    let (first, last) = (losses[0], losses[losses.len() - 1]);
-    assert!(
-        last < 0.9 * first,
-        "the loss went from {first} to {last}: {losses:?}"
-    );
-    Ok(())
+    assert!(losses[23] < 0.9 * losses[0], "{losses:?}");
 }
 
 /// The names of a module's parameters, each with the modules it is in.
@@ -102,12 +95,23 @@ fn names(module: &impl Module) -> Vec<String> {
     weights.keys().map(ToOwned::to_owned).collect()
 }
 
-/// A step down the gradient.
-pub(crate) struct Descent<'a> {
-    pub(crate) gradients: &'a Gradients,
-    pub(crate) rate: f64,
+/// The module after a step down the gradient, which every parameter must have.
+pub(crate) fn descended<M: Module>(module: M, gradients: &Gradients, rate: f64) -> M {
+    let mut descent = Descent {
+        gradients,
+        rate,
+        without: 0,
+    };
+    let module = module.map(&mut descent);
+    assert_eq!(descent.without, 0, "parameters without a gradient");
+    module
+}
+
+struct Descent<'a> {
+    gradients: &'a Gradients,
+    rate: f64,
     /// Parameters that nothing was learned of.
-    pub(crate) without: usize,
+    without: usize,
 }
 
 impl ModuleMapper for Descent<'_> {
@@ -131,9 +135,7 @@ const TESTS: &[(&str, Test)] = &[
         let theirs = burn_nn::MultiHeadAttentionConfig::new(12, 3)
             .with_dropout(0.0)
             .init(device);
-        let draw =
-            |seq: usize| Tensor::<3>::random([2, seq, 12], Distribution::Normal(0.0, 1.0), device);
-        let (query, memory) = (draw(5), draw(7));
+        let (query, memory) = (normal([2, 5, 12], device), normal([2, 7, 12], device));
         let input = burn_nn::MhaInput::new(query.clone(), memory.clone(), memory.clone());
         let want = theirs.forward(input).context;
         for mechanism in [Mechanism::Standard, Mechanism::Flash] {
@@ -145,132 +147,92 @@ const TESTS: &[(&str, Test)] = &[
             ours.value = theirs.value.clone();
             ours.output = theirs.output.clone();
             let got = ours.forward(query.clone(), memory.clone(), memory.clone(), Pattern::Full);
-            same(got, want.clone())?;
+            same(got, want.clone());
         }
-        Ok(())
     }),
     ("projections-are-called-as-in-burn-nn", |device| {
-        let ours = MultiHeadAttentionConfig::new(12, 3).init(device);
-        let theirs = burn_nn::MultiHeadAttentionConfig::new(12, 3).init(device);
-        let (ours, theirs) = (names(&ours), names(&theirs));
-        assert!(
-            ours == theirs && ours.len() == 8,
-            "{ours:?} instead of {theirs:?}"
-        );
-        Ok(())
+        let ours = names(&MultiHeadAttentionConfig::new(12, 3).init(device));
+        let theirs = names(&burn_nn::MultiHeadAttentionConfig::new(12, 3).init(device));
+        assert_eq!((ours.len(), ours), (8, theirs));
     }),
     ("keys-made-of-queries-have-no-parameters", |device| {
         let device = &device.clone().autodiff();
-        let (bucket, rounds, seed) = (2, 3, 5);
+        let mechanism = Lsh::new(2, 3, 5);
         let attention = MultiHeadAttentionConfig::new(12, 2)
-            .with_mechanism(MechanismConfig::Lsh(Lsh {
-                bucket,
-                rounds,
-                seed,
-            }))
+            .with_mechanism(mechanism.into())
             .with_positions(Positions::Rotary { theta: 1e4 })
             .with_qk_norm(true)
             .init(device);
-        assert!(
-            !names(&attention).iter().any(|name| name.contains("key")),
-            "{:?}",
-            names(&attention)
-        );
-        let x = Tensor::<3>::random([2, 9, 12], Distribution::Normal(0.0, 1.0), device);
-        let result = attention.forward(x.clone(), x.clone(), x.clone(), Pattern::Causal);
+        let names = names(&attention);
+        assert!(!names.iter().any(|name| name.contains("key")), "{names:?}");
+        let x = normal([2, 9, 12], device);
+        let result = to_itself(&attention, &x, Pattern::Causal);
         // And each that there is has something to learn.
         let gradients = result.clone().square().sum().backward();
-        let mut descent = Descent {
-            gradients: &gradients,
-            rate: 0.0,
-            without: 0,
-        };
-        attention.clone().map(&mut descent);
-        assert!(
-            descent.without == 0,
-            "{} parameters have no gradient",
-            descent.without
-        );
+        descended(attention.clone(), &gradients, 0.0);
         let heads = |tensor: Tensor<3>| tensor.reshape([2, 9, 2, 6]).swap_dims(1, 2);
         let query = heads(attention.query.forward(x.clone()));
-        let norm = attention.query_norm.as_ref().ok_or("it was asked for")?;
+        let norm = attention.query_norm.as_ref().expect("it was asked for");
         let query = rotate(norm.forward(query), 0, 1e4);
         let value = heads(attention.value.forward(x));
         let options = AttentionOptions::new().with_pattern(Pattern::Causal);
-        let by_hand = lsh(query, value, &Lsh::new(bucket, rounds, seed), &options);
+        let by_hand = lsh(query, value, &mechanism, &options);
         let by_hand = by_hand.swap_dims(1, 2).reshape([2, 9, 12]);
-        same(result, attention.output.forward(by_hand))
+        same(result, attention.output.forward(by_hand));
     }),
     ("a-temperature-divides-scores", |device| {
-        let x = Tensor::<3>::random([2, 5, 12], Distribution::Normal(0.0, 1.0), device);
+        let x = normal([2, 5, 12], device);
         for mechanism in [Mechanism::Flash, Mechanism::Dot, Mechanism::Multiplicative] {
             let config = MultiHeadAttentionConfig::new(12, 3).with_mechanism(mechanism.into());
             let hot = config.clone().with_temperature(4.0).init(device);
             // The same as queries that are a quarter as large.
-            let mut cool = config.init(device);
-            cool.query = hot.query.clone();
-            cool.key = hot.key.clone();
-            cool.value = hot.value.clone();
-            cool.output = hot.output.clone();
+            let mut cool = config.init(device).load_record(hot.clone().into_record());
             cool.query.weight = cool.query.weight.map(|weight| weight.div_scalar(4.0));
             cool.query.bias = cool.query.bias.map(|bias| bias.map(|b| b.div_scalar(4.0)));
-            let of = |attention: &MultiHeadAttention| {
-                attention.forward(x.clone(), x.clone(), x.clone(), Pattern::Full)
-            };
-            same(of(&hot), of(&cool))?;
+            let [hot, cool] = [hot, cool].map(|layer| to_itself(&layer, &x, Pattern::Full));
+            same(hot, cool);
         }
-        Ok(())
     }),
     ("a-softcap-caps-scores", |device| {
-        let x = Tensor::<3>::random([2, 5, 12], Distribution::Normal(0.0, 4.0), device);
+        let x = normal([2, 5, 12], device).mul_scalar(4.0);
         let attention = MultiHeadAttentionConfig::new(12, 3).with_softcap(Some(0.5));
         let attention = attention.init(device);
         let heads = |projected: Tensor<3>| projected.reshape([2, 5, 3, 4]).swap_dims(1, 2);
         let query = heads(attention.query.forward(x.clone()));
-        let key = heads(attention.key.as_ref().ok_or("no keys")?.forward(x.clone()));
+        let key = heads(attention.key.as_ref().expect("keys").forward(x.clone()));
         let value = heads(attention.value.forward(x.clone()));
         let by_hand = |options: &AttentionOptions| {
             let context = standard(query.clone(), key.clone(), value.clone(), options).context;
             let context = context.swap_dims(1, 2).reshape([2, 5, 12]);
             attention.output.forward(context)
         };
-        let got = attention.forward(x.clone(), x.clone(), x, Pattern::Full);
+        let got = to_itself(&attention, &x, Pattern::Full);
         let capped = AttentionOptions::new().with_softcap(0.5);
-        same(got.clone(), by_hand(&capped))?;
-        // The cap changes something.
-        match same(got, by_hand(&AttentionOptions::new())) {
-            Ok(()) => Err("the scores are below the cap".into()),
-            Err(_) => Ok(()),
-        }
+        same(got.clone(), by_hand(&capped));
+        let is_uncapped = is_same(got, by_hand(&AttentionOptions::new()));
+        assert!(!is_uncapped, "the scores are below the cap");
     }),
     ("hard-samples-in-training-alone", |device| {
         let autodiff = &device.clone().autodiff();
         let attention = MultiHeadAttentionConfig::new(8, 2)
             .with_mechanism(Mechanism::Hard.into())
             .init(autodiff);
-        let x = Tensor::<3>::random([2, 9, 8], Distribution::Normal(0.0, 1.0), autodiff);
+        let x = normal([2, 9, 8], autodiff);
         let of = |attention: &MultiHeadAttention, x: &Tensor<3>| {
             let x = || x.clone();
-            let weighed = attention.forward_with_weights(x(), x(), x(), Pattern::Full);
-            weighed.map_err(|error| Failed::from(error.to_string()))
+            must(attention.forward_with_weights(x(), x(), x(), Pattern::Full))
         };
-        let [(once, _), (again, _)] = [of(&attention, &x)?, of(&attention, &x)?];
-        assert!(same(once, again).is_err(), "the same keys were drawn twice");
+        let [(once, _), (again, _)] = [of(&attention, &x), of(&attention, &x)];
+        assert!(!is_same(once, again), "the same keys were drawn twice");
         // Frozen, and on a device that takes no gradients.
         let frozen = attention.clone().freeze();
-        let (once, weights) = of(&frozen, &x)?;
-        let (again, _) = of(&frozen, &x)?;
-        same(once.clone(), again)?;
-        let best: Vec<f32> = weights
-            .max_dim(3)
-            .try_into_vec_as()
-            .map_err(|error| format!("{error:?}"))?;
-        assert!(
-            !best.iter().any(|&weight| weight != 1.0),
-            "not one key alone: {best:?}"
-        );
-        let (plain, _) = of(&attention.valid(), &x.inner())?;
-        same(plain, once.inner())
+        let (once, weights) = of(&frozen, &x);
+        let (again, _) = of(&frozen, &x);
+        same(once.clone(), again);
+        let best = numbers(weights.max_dim(3));
+        assert!(best.iter().all(|&weight| weight == 1.0), "{best:?}");
+        let (plain, _) = of(&attention.valid(), &x.inner());
+        same(plain, once.inner());
     }),
     ("shares-heads-as-the-oracle-says", |device| {
         let d_head = 2;
@@ -279,64 +241,45 @@ const TESTS: &[(&str, Test)] = &[
             for heads in [2, 6, 8, 12] {
                 let config = MultiHeadAttentionConfig::new(d_head * heads, heads);
                 let attention = config.with_mechanism(mechanism).init(device);
-                let kv_heads = kv_heads_of(&mechanism, heads).ok_or("it says how many")?;
+                let kv_heads = kv_heads_of(&mechanism, heads).expect("it says how many");
                 let [_, width] = attention.value.weight.dims();
-                if width != kv_heads * d_head {
-                    let message = format!("{mechanism:?}, {heads} heads: {width} numbers");
-                    return Err(format!("{message} for {kv_heads} heads of values").into());
-                }
+                assert_eq!(width, kv_heads * d_head, "{mechanism:?}, {heads} heads");
             }
         }
-        Ok(())
     }),
     ("returns-weights-or-says-who-does", |device| {
         const SEQ: usize = SMALL_SEQUENCE;
-        let x = Tensor::<3>::random([1, SEQ, 8], Distribution::Normal(0.0, 1.0), device);
+        let x = normal([1, SEQ, 8], device);
         for mechanism in Mechanism::ALL {
             let small = small_for_tests(mechanism);
-            differs_from_full(&small, SMALL_HEADS, [SEQ; 2], Mask::Causal, device)?;
+            differs_from_full(&small, SMALL_HEADS, [SEQ; 2], Mask::Causal, device);
             let config = MultiHeadAttentionConfig::new(8, SMALL_HEADS).with_mechanism(small);
             let attention = config.init(device);
             let x = || x.clone();
             let weighed = attention.forward_with_weights(x(), x(), x(), Pattern::Causal);
-            let error = match weighed {
-                Ok((result, weights)) if mechanism.returns_weights() => {
-                    assert!(
-                        weights.dims() == [1, SMALL_HEADS, SEQ, SEQ],
-                        "{mechanism}: {:?}",
-                        weights.dims()
-                    );
-                    same(attention.forward(x(), x(), x(), Pattern::Causal), result)?;
-                    continue;
-                }
-                Ok(_) => return Err(format!("{mechanism} returned weights").into()),
-                Err(error) => error.to_string(),
-            };
+            if mechanism.returns_weights() {
+                let (result, weights) = must(weighed);
+                assert_eq!(weights.dims(), [1, SMALL_HEADS, SEQ, SEQ], "{mechanism}");
+                same(to_itself(&attention, &x(), Pattern::Causal), result);
+                continue;
+            }
             let message = format!(
                 "mechanism {mechanism} never holds its weights; these do, and return them: \
                  standard, additive, hard, local-p"
             );
-            if mechanism.returns_weights() || error != message {
-                return Err(error.into());
-            }
+            assert_eq!(weighed.err().map(|error| error.to_string()), Some(message));
         }
-        Ok(())
     }),
     ("rotary-products-know-the-distance-alone", |device| {
-        let draw = || Tensor::<4>::random([1, 2, 6, 8], Distribution::Normal(0.0, 1.0), device);
-        let (query, key) = (draw(), draw());
+        let [query, key] = [(); 2].map(|()| normal([1, 2, 6, 8], device));
         let products = |first: i64| {
             let turned = |tensor: &Tensor<4>| rotate(tensor.clone(), first, 1e4);
             turned(&query).matmul(turned(&key).swap_dims(2, 3))
         };
-        let [here, there] = [products(0), products(1000)].map(|x| x.reshape([1, 12, 6]));
-        same(here.clone(), there)?;
+        same(products(0), products(1000));
         // And they do know it.
-        let plain = query.matmul(key.swap_dims(2, 3)).reshape([1, 12, 6]);
-        match same(here, plain) {
-            Ok(()) => Err("nothing was turned".into()),
-            Err(_) => Ok(()),
-        }
+        let plain = query.clone().matmul(key.clone().swap_dims(2, 3));
+        assert!(!is_same(products(0), plain), "nothing was turned");
     }),
     ("every-option-together", |device| {
         let device = &device.clone().autodiff();
@@ -349,17 +292,53 @@ const TESTS: &[(&str, Test)] = &[
             .with_dropout(0.5)
             .with_key_bias(false)
             .init(device);
-        let x = Tensor::<3>::random([2, 5, 16], Distribution::Normal(0.0, 1.0), device);
-        let result = || attention.forward(x.clone(), x.clone(), x.clone(), Pattern::Causal);
-        let (once, again) = (result(), result());
-        assert!(once.dims() == [2, 5, 16], "{:?}", once.dims());
-        // Others are forgotten every time, and none where nothing is learned.
-        assert!(
-            same(once, again).is_err(),
-            "the same weights were forgotten twice"
-        );
-        let frozen = attention.freeze();
-        let result = || frozen.forward(x.clone(), x.clone(), x.clone(), Pattern::Causal);
-        same(result(), result())
+        let x = normal([2, 5, 16], device);
+        let twice = |layer: &MultiHeadAttention| {
+            let [once, again] = [(); 2].map(|()| to_itself(layer, &x, Pattern::Causal));
+            assert_eq!(once.dims(), [2, 5, 16]);
+            is_same(once, again)
+        };
+        // Others are dropped every time, and none where nothing is learned.
+        assert!(!twice(&attention), "the same weights were dropped twice");
+        assert!(twice(&attention.freeze()), "a frozen layer drops weights");
+    }),
+    ("work is counted", |device| {
+        let flops = |mechanism: MechanismConfig, [seq_q, seq_k]: [usize; 2], causal: bool| {
+            let config = MultiHeadAttentionConfig::new(8, 2).with_mechanism(mechanism);
+            config.init(device).flops(seq_q, seq_k, causal)
+        };
+        let projections = 2.0 * 8.0 * (4.0 * 64.0 / 2.0); // 3 and 5 places, two matrices each
+        let by_pair = 2.0 * 2.0 * 4.0; // score and value, four numbers in a head
+        let full = projections + 2.0 * 15.0 * by_pair;
+        let state = 2.0 * 4.0 * 4.0; // of a key or a query
+        // One key and value head instead of two.
+        let shared = projections - 2.0 * 5.0 * (2.0 * 32.0) + 2.0 * 15.0 * by_pair;
+        let window = SlidingWindow { window: 1 };
+        use Mechanism::{Flash, Linear, MultiQuery, Multiplicative};
+        for (mechanism, seq, causal, want) in [
+            (Flash.into(), [3, 5], false, full),
+            (
+                Flash.into(),
+                [3, 5],
+                true,
+                projections + 2.0 * 12.0 * by_pair,
+            ),
+            (
+                window.into(),
+                [4, 4],
+                false,
+                projections + 2.0 * 10.0 * by_pair,
+            ),
+            (Linear.into(), [3, 5], true, projections + 2.0 * 8.0 * state),
+            (MultiQuery.into(), [3, 5], false, shared),
+            (
+                Multiplicative.into(),
+                [3, 5],
+                false,
+                full + 2.0 * 2.0 * 3.0 * 16.0,
+            ),
+        ] {
+            assert_eq!(flops(mechanism, seq, causal), want, "{mechanism:?}");
+        }
     }),
 ];

@@ -3,48 +3,37 @@
 //! have several of.
 
 use burn::tensor::{Device, Tensor};
-use libtest_mimic::Failed;
 use zoo_attention::mechanisms::{BigBird, Fixed, Linear, Performer, Strided};
 use zoo_attention::{
-    AttentionOptions, FeatureMap, LinearFeatures, Mechanism, MechanismConfig, RandomFeatures,
-    attend, linear, standard,
+    AttentionOptions, FeatureMap, LinearFeatures, Lsh, Mechanism, MechanismConfig, RandomFeatures,
+    linear, standard,
 };
 use zoo_backend::Opened;
-use zoo_conformance::{
-    Suite, Tensors, Test, all_queries, check_gradients, judge_forward, judge_gradients, numbers,
-    takes,
-};
+use zoo_conformance::*;
 use zoo_oracle::{
-    Difference, Input, Mask, Precision, Problem, SMALL_HEADS, find, kv_heads_of, small_for_tests,
+    Difference, Input, Mask, Precision, Problem, SMALL_HEADS, kv_heads_of, small_for_tests,
 };
+
+use crate::hidden::fill;
+use crate::{WORST, counted, judged_in_half, named};
 
 pub(crate) fn trials(suite: &mut Suite, opened: &Opened) {
     for (name, mechanism) in mechanisms() {
-        for problem in PROBLEMS {
-            let problem = find(problem).expect("a problem of the catalogue");
-            if !takes(&mechanism, &problem) {
-                continue;
+        for problem in PROBLEMS.iter().map(|problem| named(problem)) {
+            if takes(&mechanism, &problem) {
+                let trial = format!("{name}/{}/gradients", problem.name);
+                suite.add(trial, move |device| {
+                    counted(&WORST, check_gradients(&mechanism, &problem, device));
+                });
             }
-            let (mechanism, device) = (mechanism, opened.device.clone());
-            let trial = format!("{name}/{}/gradients", problem.name);
-            suite.trials.push(crate::judged(trial, move || {
-                check_gradients(&mechanism, &problem, &device)
-            }));
         }
     }
     for mechanism in Mechanism::ALL {
         let config = small_for_tests(mechanism);
-        for (word, dtype) in crate::half_types(opened) {
-            // A software adapter compiles kernels for the wider heads for seconds each.
-            let problems = if opened.software { 1 } else { 2 };
-            for problem in aligned_problems(&config).into_iter().take(problems) {
-                let device = opened.device.clone().autodiff();
-                let name = format!("{mechanism}/{}/{word}", problem.name);
-                suite.trials.push(crate::judged(name, move || {
-                    let tensors = Tensors::new(&problem, &problem.inputs(), &device).cast(dtype);
-                    judge_gradients(&config, &problem, tensors, &all_queries(&problem))
-                }));
-            }
+        // A software adapter compiles kernels for the wider heads for seconds each.
+        let problems = if opened.software { 1 } else { 2 };
+        for problem in aligned_problems(&config).into_iter().take(problems) {
+            judged_in_half(suite, mechanism.word(), &config, &problem, opened);
         }
     }
     for (name, mechanism, problem) in long_ones() {
@@ -53,8 +42,7 @@ pub(crate) fn trials(suite: &mut Suite, opened: &Opened) {
             let mut inputs = problem.inputs();
             inputs.keep_upstream_of(&queries, problem.d_value);
             let tensors = Tensors::new(&problem, &inputs, device);
-            judge_gradients(&mechanism, &problem, tensors, &queries)?;
-            Ok(())
+            must(judge_gradients(&mechanism, &problem, tensors, &queries));
         });
     }
     suite.add_table("", TESTS);
@@ -82,8 +70,8 @@ const PROBLEMS: &[&str] = &[
 fn long_ones() -> Vec<(&'static str, MechanismConfig, Problem)> {
     let grouped = Problem::new("both-directions", [2, 4, 50, 50, 8]).with_kv_heads(2);
     let long = Problem::new("groups-of-groups", [1, 1, 2200, 2200, 4]).with_mask(Mask::Causal);
-    let strided = |stride| MechanismConfig::Strided(Strided { stride });
-    let fixed = |block, summary| MechanismConfig::Fixed(Fixed { block, summary });
+    let strided = |stride| Strided { stride }.into();
+    let fixed = |block, summary| Fixed { block, summary }.into();
     vec![
         ("strided", strided(None), grouped.clone()),
         ("strided-by-16", strided(Some(16)), grouped.clone()),
@@ -99,36 +87,45 @@ fn long_ones() -> Vec<(&'static str, MechanismConfig, Problem)> {
 /// Every mechanism but those that are full attention, at [small sizes](small_for_tests), and
 /// some at others: sizes that follow from the length, several summaries, other features.
 pub(crate) fn mechanisms() -> Vec<(&'static str, MechanismConfig)> {
-    let fixed = |block, summary| MechanismConfig::Fixed(Fixed { block, summary });
+    let fixed = |block, summary| Fixed { block, summary }.into();
+    let bigbird = BigBird {
+        block: 2,
+        neighbours: 1,
+        global: 1,
+        random: 1,
+        seed: 5,
+    };
+    let features = LinearFeatures::Relu;
     let others = [
-        (
-            "strided-by-length",
-            MechanismConfig::Strided(Strided { stride: None }),
-        ),
+        ("strided-by-length", Strided { stride: None }.into()),
         ("fixed-by-length", fixed(None, 1)),
         ("fixed-with-two-summaries", fixed(Some(3), 2)),
-        (
-            "bigbird-with-neighbours",
-            MechanismConfig::BigBird(BigBird {
-                block: 2,
-                neighbours: 1,
-                global: 1,
-                random: 1,
-                seed: 5,
-            }),
-        ),
-        (
-            "linear-relu",
-            MechanismConfig::Linear(Linear {
-                features: LinearFeatures::Relu,
-            }),
-        ),
+        ("bigbird-with-neighbours", bigbird.into()),
+        ("linear-relu", Linear { features }.into()),
     ];
     (Mechanism::ALL.into_iter())
         .filter(|mechanism| Difference::of(*mechanism) != Difference::None)
         .map(|mechanism| (mechanism.word(), small_for_tests(mechanism)))
         .chain(others)
         .collect()
+}
+
+/// The same with those that are full attention.
+pub(crate) fn with_softmax() -> Vec<(&'static str, MechanismConfig)> {
+    let mut all = mechanisms();
+    all.push(("standard", Mechanism::Standard.into()));
+    all.push(("flash", Mechanism::Flash.into()));
+    all
+}
+
+/// The problem with as many key and value heads as the mechanism has; none if it does not take
+/// the problem.
+pub(crate) fn with_heads_of(mechanism: &MechanismConfig, problem: Problem) -> Option<Problem> {
+    let problems = [4, 2, 1].map(|kv_heads| problem.clone().with_kv_heads(kv_heads));
+    let mut taken = problems
+        .into_iter()
+        .filter(|problem| takes(mechanism, problem));
+    taken.next()
 }
 
 /// Heads and sequences as wide and as long as kernels for half precision want them: multiples of
@@ -159,123 +156,101 @@ const TESTS: &[(&str, Test)] = &[
             .with_mask(Mask::All(vec![Mask::Causal, problem.mask.clone()]));
         let queries = problem.sample_of_queries(24);
         for problem in [problem, causal] {
-            let tensors = Tensors::new(&problem, &problem.inputs(), device);
-            judge_forward(&Mechanism::Linear.into(), &problem, &tensors, &queries)?;
+            let tensors = Tensors::of(&problem, device);
+            let linear = Mechanism::Linear.into();
+            must(judge_forward(&linear, &problem, &tensors, &queries));
         }
-        Ok(())
     }),
     ("performer/comes-nearer-with-more-features", |device| {
         let problem = Problem::new("approximated", [1, 2, 24, 40, 16]).with_spread(0.4);
-        let tensors = Tensors::new(&problem, &problem.inputs(), device);
+        let tensors = Tensors::of(&problem, device);
         let exact = numbers(tensors.apply(standard).context);
         // The mean square over seeds falls like 1/features.
-        let error = |count: usize| {
-            let seeds = 0..24;
-            let squares: f64 = seeds
-                .clone()
-                .map(|seed| {
-                    let features = FeatureMap::FavorPlus(RandomFeatures::new(count, seed));
-                    let near = tensors.apply(|query, key, value, options| {
-                        linear(query, key, value, features, options)
-                    });
-                    let pairs = numbers(near).into_iter().zip(&exact);
-                    pairs.map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>()
+        let errors = [32, 128, 512].map(|count| {
+            error_over_seeds(0..24, &exact, |seed| {
+                let features = FeatureMap::FavorPlus(RandomFeatures::new(count, seed));
+                tensors.apply(|query, key, value, options| {
+                    linear(query, key, value, features, options)
                 })
-                .sum();
-            (squares / (seeds.end as usize * exact.len()) as f64).sqrt()
-        };
-        let errors = [32, 128, 512].map(error);
-        for pair in errors.windows(2) {
-            let gain = pair[0] / pair[1];
-            // Four times the features: half the error, give or take what seeds do.
-            assert!(
-                (1.5..=2.8).contains(&gain),
-                "four times the features: {errors:?}"
-            );
-        }
-        Ok(())
+            })
+        });
+        // Four times the features: half the error, give or take what seeds do.
+        let is_half = |pair: &[f64]| (1.5..=2.8).contains(&(pair[0] / pair[1]));
+        assert!(errors.windows(2).all(is_half), "{errors:?}");
     }),
     ("strided/refuses-a-stride-of-zero", |device| {
-        is_refused(
-            device,
-            MechanismConfig::Strided(Strided { stride: Some(0) }),
-            "strided attention: a stride must be at least 1, got 0",
-        )
+        let said = "strided attention: a stride must be at least 1, got 0";
+        refused(Strided { stride: Some(0) }, said, device);
     }),
     ("fixed/refuses-blocks-of-nothing", |device| {
-        let empty = MechanismConfig::Fixed(Fixed {
-            block: Some(0),
-            summary: 1,
-        });
-        is_refused(
-            device,
-            empty,
-            "fixed attention: a block must have places, got 0",
-        )
+        let (block, summary) = (Some(0), 1);
+        let said = "fixed attention: a block must have places, got 0";
+        refused(Fixed { block, summary }, said, device);
     }),
     ("performer/refuses-no-features", |device| {
-        let none = MechanismConfig::Performer(Performer {
+        let none = Performer {
             features: 0,
-            seed: 0,
-            redraw: None,
-        });
-        is_refused(
-            device,
-            none,
-            "linear attention: there must be random features, got 0",
-        )
+            ..Performer::default()
+        };
+        let said = "linear attention: there must be random features, got 0";
+        refused(none, said, device);
+    }),
+    ("lsh/misuse/no-bucket", |device| {
+        let said = "lsh attention: a bucket must be at least 1, got 0";
+        refused(Lsh::new(0, 1, 0), said, device);
+    }),
+    ("lsh/misuse/no-rounds", |device| {
+        let said = "lsh attention: rounds must be at least 1, got 0";
+        refused(Lsh::new(1, 0, 0), said, device);
     }),
     ("linear/features-that-are-almost-nothing", |device| {
         // The products of these features are smaller than any number there is.
         let far = Tensor::<4>::full([1, 1, 2, 1], -60.0, device);
         let near = Tensor::<4>::full([1, 1, 2, 1], -20.0, device);
         let value = Tensor::<4>::ones([1, 1, 2, 3], device);
-        let of = |x: &Tensor<4>| {
+        for (x, wanted) in [(far, 0.0), (near, 1.0)] {
             let options = AttentionOptions::new();
-            let (query, key) = (x.clone(), x.clone());
-            numbers(linear(
-                query,
-                key,
-                value.clone(),
-                FeatureMap::Elu1,
-                &options,
-            ))
-        };
-        let want = |wanted: f32, got: Vec<f32>| match got.iter().all(|x| (x - wanted).abs() < 1e-5)
-        {
-            true => Ok(()),
-            false => Err(Failed::from(format!("{got:?} instead of {wanted}"))),
-        };
-        want(0.0, of(&far))?;
-        want(1.0, of(&near))
+            let got = linear(x.clone(), x, value.clone(), FeatureMap::Elu1, &options);
+            let got = numbers(got);
+            let is_near = got.iter().all(|x| (x - wanted).abs() < 1e-5);
+            assert!(is_near, "{got:?} instead of {wanted}");
+        }
     }),
     ("linear/hidden-keys-do-not-matter", |device| {
-        let problem = find("key-padding").expect("a problem of the catalogue");
-        let inputs = problem.inputs();
-        let mut spoilt = inputs.clone();
-        for row in 0..problem.batch * problem.kv_heads * problem.seq_k {
-            let example = row / (problem.kv_heads * problem.seq_k);
-            let first_query = example * problem.heads * problem.seq_q;
-            if problem.hidden_from(first_query)[row % problem.seq_k] {
-                spoilt.key[row * problem.d_head..][..problem.d_head].fill(1e3);
-                spoilt.value[row * problem.d_value..][..problem.d_value].fill(f32::NAN);
+        let problem = named("key-padding");
+        let is_hidden = |example: usize, key: usize| {
+            problem.hidden_from(example * problem.heads * problem.seq_q)[key]
+        };
+        for mechanism in [Mechanism::Linear, Mechanism::Performer].map(MechanismConfig::from) {
+            let of = |element: f32| {
+                let mut inputs = problem.inputs();
+                fill(&mechanism, &problem, &mut inputs, is_hidden, element);
+                numbers(Tensors::new(&problem, &inputs, device).attend(&mechanism))
+            };
+            for garbage in [1e3, f32::NAN] {
+                let tolerance = Precision::F32.forward(0.0);
+                must(tolerance.compare("context", &of(garbage), &of(0.0)));
             }
         }
-        for mechanism in [Mechanism::Linear, Mechanism::Performer] {
-            let of =
-                |inputs| numbers(Tensors::new(&problem, inputs, device).attend(&mechanism.into()));
-            let tolerance = Precision::F32.forward(0.0);
-            tolerance.compare("context", &of(&spoilt), &of(&inputs))?;
-        }
-        Ok(())
     }),
 ];
 
-fn is_refused(device: &Device, mechanism: MechanismConfig, message: &str) -> Result<(), Failed> {
-    let options = AttentionOptions::new();
-    let zeros = || Tensor::<4>::zeros([1, 2, 4, 4], device);
-    zoo_conformance::is_refused(
-        || attend(mechanism, zeros(), zeros(), zeros(), &options),
-        message,
-    )
+/// The root mean square over seeds of what results are off by.
+pub(crate) fn error_over_seeds(
+    seeds: std::ops::Range<u64>,
+    exact: &[f32],
+    attend: impl Fn(u64) -> Tensor<4>,
+) -> f64 {
+    let of_seed = |seed| {
+        let pairs = numbers(attend(seed)).into_iter().zip(exact);
+        pairs.map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>()
+    };
+    let count = seeds.end as usize * exact.len();
+    (seeds.map(of_seed).sum::<f64>() / count as f64).sqrt()
+}
+
+fn refused(mechanism: impl Into<MechanismConfig>, message: &str, device: &Device) {
+    let problem = Problem::new("refused", [1, 2, 4, 4, 4]);
+    let mechanism = mechanism.into();
+    is_refused(|| Tensors::of(&problem, device).attend(&mechanism), message);
 }

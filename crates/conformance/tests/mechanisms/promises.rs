@@ -1,42 +1,32 @@
 //! What holds whatever the numbers are.
 
 use burn::tensor::{Bool, Device, Tensor, TensorData};
-use libtest_mimic::Failed;
 use zoo_attention::{AttentionOptions, Mechanism, Pattern};
-use zoo_conformance::{Suite, Tensors, numbers};
-use zoo_oracle::{Precision, Problem, find};
+use zoo_conformance::*;
+use zoo_oracle::{Precision, Problem};
 
-type Promise = fn(Mechanism, &Device) -> Result<(), Failed>;
+use crate::named;
+
+type Promise = fn(Mechanism, &Device);
 
 pub(crate) fn trials(mechanism: Mechanism, suite: &mut Suite) {
     for (name, test) in PROMISES {
-        suite.add(format!("{mechanism}/promise/{name}"), move |device| {
-            test(mechanism, device)
-        });
+        let name = format!("{mechanism}/promise/{name}");
+        suite.add(name, move |device| test(mechanism, device));
     }
 }
 
 const PROMISES: &[(&str, Promise)] = &[
     ("padding-mask-equals-key-lengths", |mechanism, device| {
-        let problem = named("key-lengths");
-        let tensors = Tensors::new(&problem, &problem.inputs(), device);
-        let padding = Tensor::<2, Bool>::from_data(
-            [
-                [false, false, false, false, false],
-                [true, true, true, true, true],
-                [false, false, true, true, true],
-            ],
-            device,
-        );
+        let tensors = Tensors::of(&named("key-lengths"), device);
+        let padding = [[false; 5], [true; 5], [false, false, true, true, true]];
+        let padding = Tensor::<2, Bool>::from_data(padding, device);
         let by_mask = AttentionOptions::new().with_pattern(Pattern::KeyPadding(padding));
-        same(
-            &attend(mechanism, &tensors, &tensors.options),
-            &attend(mechanism, &tensors, &by_mask),
-        )
+        same(mechanism, &tensors, tensors.options.clone(), by_mask);
     }),
     ("one-of-a-mask-stands-for-all", |mechanism, device| {
         let problem = named("dense-mask");
-        let tensors = Tensors::new(&problem, &problem.inputs(), device);
+        let tensors = Tensors::of(&problem, device);
         let [batch, heads, seq_q, seq_k] = problem.scores_shape();
         for dims in [
             [1, 1, 1, seq_k],
@@ -47,51 +37,32 @@ const PROMISES: &[(&str, Promise)] = &[
             let hidden: Vec<bool> = (0..dims.iter().product()).map(|at| at % 3 == 1).collect();
             let short = Tensor::<4, Bool>::from_data(TensorData::new(hidden, dims), device);
             let long = short.clone().expand(problem.scores_shape());
-            let attend_with = |mask| {
-                let options = AttentionOptions::new().with_pattern(Pattern::Dense(mask));
-                attend(mechanism, &tensors, &options)
-            };
-            same(&attend_with(short), &attend_with(long))?;
+            let [short, long] = [short, long]
+                .map(|mask| AttentionOptions::new().with_pattern(Pattern::Dense(mask)));
+            same(mechanism, &tensors, short, long);
         }
-        Ok(())
     }),
     ("minus-infinity-in-a-bias-hides", |mechanism, device| {
         // Longer than the tiles of any body: whole tiles of it come first.
         let problem = Problem::new("minus-infinity", [1, 1, 3, 300, 4]);
-        let tensors = Tensors::new(&problem, &problem.inputs(), device);
+        let tensors = Tensors::of(&problem, device);
         // The first query sees the last ten keys, the second all, the third none.
         let is_hidden = |at: usize| match at / 300 {
             0 => at % 300 < 290,
             row => row == 2,
         };
         let dims = problem.scores_shape();
-        let bias: Vec<f32> = (0..900)
-            .map(|at| {
-                if is_hidden(at) {
-                    f32::NEG_INFINITY
-                } else {
-                    0.0
-                }
-            })
-            .collect();
-        let bias = Tensor::from_data(TensorData::new(bias, dims), device);
         let hidden: Vec<bool> = (0..900).map(is_hidden).collect();
         let hidden = Tensor::<4, Bool>::from_data(TensorData::new(hidden, dims), device);
+        let bias = Tensor::zeros(dims, device).mask_fill(hidden.clone(), f32::NEG_INFINITY);
+        let by_bias = AttentionOptions::new().with_bias(bias);
         let by_mask = AttentionOptions::new().with_pattern(Pattern::Dense(hidden));
-        same(
-            &attend(
-                mechanism,
-                &tensors,
-                &AttentionOptions::new().with_bias(bias),
-            ),
-            &attend(mechanism, &tensors, &by_mask),
-        )
+        same(mechanism, &tensors, by_bias, by_mask);
     }),
     ("layout-does-not-matter", |mechanism, device| {
         let problem = named("several-tiles");
         let device = device.clone().autodiff();
-        let plain = Tensors::new(&problem, &problem.inputs(), &device);
-        let (context, gradients) = train(mechanism, &plain);
+        let plain = Tensors::of(&problem, &device);
         // As projections give them: by place first. A key by its numbers first, a value
         // out of the middle of something wider.
         let [query, key, value] =
@@ -108,39 +79,24 @@ const PROMISES: &[(&str, Promise)] = &[
             value: Tensor::from_inner(value),
             ..plain.clone()
         };
-        let (other_context, other_gradients) = train(mechanism, &laid_out);
-        same(&other_context, &context)?;
-        for (other, gradient) in other_gradients.iter().zip(&gradients) {
-            let tolerance = Precision::F32.backward(0.0);
-            tolerance.compare("gradient", other, gradient)?;
-        }
-        Ok(())
+        let [plain, laid_out] = [plain, laid_out].map(|tensors| {
+            let tensors = tensors.require_grad();
+            tensors.results(tensors.attend(&mechanism.into()))
+        });
+        let forward = Precision::F32.forward(0.0);
+        must(forward.compare("context", &laid_out[0], &plain[0]));
+        same_results(Precision::F32.backward(0.0), laid_out, plain);
     }),
 ];
 
-fn named(problem: &str) -> Problem {
-    find(problem).expect("a problem of the catalogue")
-}
-
-fn attend(mechanism: Mechanism, tensors: &Tensors, options: &AttentionOptions) -> Vec<f32> {
-    let options = options.clone();
-    numbers(
-        Tensors {
+/// Checks that options say the same.
+fn same(mechanism: Mechanism, tensors: &Tensors, a: AttentionOptions, b: AttentionOptions) {
+    let [a, b] = [a, b].map(|options| {
+        let tensors = Tensors {
             options,
             ..tensors.clone()
-        }
-        .attend(&mechanism.into()),
-    )
-}
-
-/// Result and gradients by query, key and value.
-fn train(mechanism: Mechanism, tensors: &Tensors) -> (Vec<f32>, [Vec<f32>; 3]) {
-    let tensors = tensors.clone().require_grad();
-    let (context, gradients) = tensors.train(&mechanism.into());
-    (numbers(context), tensors.gradients_by_inputs(&gradients))
-}
-
-fn same(a: &[f32], b: &[f32]) -> Result<(), Failed> {
-    Precision::F32.forward(0.0).compare("context", a, b)?;
-    Ok(())
+        };
+        numbers(tensors.attend(&mechanism.into()))
+    });
+    must(Precision::F32.forward(0.0).compare("context", &b, &a));
 }

@@ -1,12 +1,11 @@
 //! The same backward pass again and again: every bit of every gradient is the same, whichever
 //! thread or workgroup was first.
 
-use burn::tensor::{Device, Distribution, Tensor};
-use libtest_mimic::Failed;
-use zoo_attention::{AttentionOptions, Dropout, Mechanism, MechanismConfig, Pattern, attend};
+use burn::tensor::Device;
+use zoo_attention::{Mechanism, MechanismConfig};
 use zoo_backend::Opened;
-use zoo_conformance::Suite;
-use zoo_oracle::small_for_tests;
+use zoo_conformance::*;
+use zoo_oracle::{Mask, Problem, small_for_tests};
 
 /// A length, and how many backward passes are compared.
 #[derive(Clone, Copy)]
@@ -34,96 +33,65 @@ pub(crate) fn trials(suite: &mut Suite, opened: &Opened) {
         true => &[Mechanism::Flash],
         false => &Mechanism::ALL,
     };
-    let cases = mechanisms.iter().map(|&mechanism| {
-        let name = mechanism.to_string();
-        (name, mechanism, Extras::Nothing)
-    });
-    let with_more = "flash-with-bias-and-dropout".to_owned();
-    let with_more = (with_more, Mechanism::Flash, Extras::BiasAndDropout);
-    for (name, mechanism, extras) in cases.chain([with_more]) {
-        let repeats = match (opened.software, mechanism, extras) {
-            (true, ..) => SOFTWARE,
-            (false, Mechanism::Flash, Extras::Nothing) => FLASH,
+    for &mechanism in mechanisms {
+        let repeats = match (opened.software, mechanism) {
+            (true, _) => SOFTWARE,
+            (false, Mechanism::Flash) => FLASH,
             _ => OTHERS,
         };
-        suite.add_training(format!("repeated/{name}"), move |device| {
-            is_repeated(mechanism, repeats, extras, device)
+        suite.add_training(format!("repeated/{mechanism}"), move |device| {
+            let config = small_for_tests(mechanism);
+            is_repeated(
+                &config,
+                &problem(&config, repeats.n),
+                repeats.passes,
+                device,
+            );
         });
     }
+    let Repeats { n, passes } = if opened.software { SOFTWARE } else { OTHERS };
+    suite.add_training("repeated/flash-with-bias-and-dropout", move |device| {
+        let flash = Mechanism::Flash.into();
+        // A bias that all examples share, whose gradient is a sum over them.
+        let problem = problem(&flash, n).with_bias([1, 4, n, n]);
+        is_repeated(&flash, &problem.with_dropout((0.2, 5)), passes, device);
+    });
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Extras {
-    Nothing,
-    /// A bias that all examples share, whose gradient is a sum over them.
-    BiasAndDropout,
-}
-
-fn is_repeated(
-    mechanism: Mechanism,
-    Repeats { n, passes }: Repeats,
-    extras: Extras,
-    device: &Device,
-) -> Result<(), Failed> {
-    let config = small_for_tests(mechanism);
-    let (heads, width) = (4, 16);
-    let kv_heads = match mechanism {
+fn problem(mechanism: &MechanismConfig, n: usize) -> Problem {
+    let kv_heads = match mechanism.mechanism() {
         // Its keys are made of its queries.
-        Mechanism::Lsh => heads,
-        _ => config.kv_heads(heads).unwrap_or(2),
+        Mechanism::Lsh => 4,
+        _ => mechanism.kv_heads(4).unwrap_or(2),
     };
-    let draw = |dims: [usize; 4]| {
-        Tensor::<4>::random(dims, Distribution::Normal(0.0, 1.0), device).detach()
+    Problem::new("repeated", [2, 4, n, n, 16])
+        .with_kv_heads(kv_heads)
+        .with_mask(Mask::Causal)
+}
+
+fn is_repeated(mechanism: &MechanismConfig, problem: &Problem, passes: usize, device: &Device) {
+    let inputs = Tensors::of(problem, device);
+    // By query, key, value and bias.
+    let gradients = || {
+        let tensors = inputs.clone().require_grad();
+        let (_, gradients) = tensors.train(mechanism);
+        let mut all = tensors.gradients_by_inputs(&gradients).to_vec();
+        let bias = tensors.options.bias.and_then(|bias| bias.grad(&gradients));
+        all.extend(bias.map(numbers));
+        all
     };
-    let inputs = [
-        draw([2, heads, n, width]),
-        draw([2, kv_heads, n, width]),
-        draw([2, kv_heads, n, width]),
-        draw([1, heads, n, n]),
-    ];
-    let upstream = draw([2, heads, n, width]);
-    let gradients = || gradients(&config, &inputs, &upstream, extras);
+    let bits = |gradients: &[Vec<f32>]| -> Vec<u32> {
+        gradients.iter().flatten().map(|x| x.to_bits()).collect()
+    };
     let first = gradients();
     for pass in 1..passes {
-        let again = gradients();
-        for (name, (first, again)) in NAMES.iter().zip(first.iter().zip(&again)) {
-            let bits = |numbers: &[f32]| numbers.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-            assert!(
-                bits(first) == bits(again),
-                "d_{name} has other numbers in pass {pass}"
-            );
-        }
+        let is_same = bits(&first) == bits(&gradients());
+        assert!(is_same, "pass {pass} has other numbers");
     }
     // Zeros would be the same, too.
-    let of_value = &first[2];
-    assert!(
-        of_value.iter().any(|number| *number != 0.0) && of_value.iter().all(|x| x.is_finite()),
-        "no gradient to compare"
-    );
-    Ok(())
-}
-
-const NAMES: [&str; 4] = ["query", "key", "value", "bias"];
-
-/// The gradients by query, key, value and bias; none where an input has no part in the result.
-fn gradients(
-    mechanism: &MechanismConfig,
-    inputs: &[Tensor<4>; 4],
-    upstream: &Tensor<4>,
-    extras: Extras,
-) -> [Vec<f32>; 4] {
-    let inputs = inputs.each_ref().map(|input| input.clone().require_grad());
-    let [query, key, value, bias] = inputs.clone();
-    let mut options = AttentionOptions::new().with_pattern(Pattern::Causal);
-    if extras == Extras::BiasAndDropout {
-        options = options.with_bias(bias).with_dropout(Dropout::new(0.2, 5));
-    }
-    let context = attend(*mechanism, query, key, value, &options);
-    let gradients = (context * upstream.clone()).sum().backward();
-    inputs.each_ref().map(|input| {
-        let gradient = input.grad(&gradients);
-        gradient.map_or(Vec::new(), |gradient| {
-            gradient.into_data().iter::<f32>().collect()
-        })
-    })
+    let has_numbers = |gradient: &Vec<f32>| {
+        gradient.iter().any(|x| *x != 0.0) && gradient.iter().all(|x| x.is_finite())
+    };
+    assert!(has_numbers(&first[2]), "no gradient to compare");
+    assert_eq!(first.len(), 3 + usize::from(problem.bias.is_some()));
 }

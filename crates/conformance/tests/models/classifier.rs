@@ -2,24 +2,19 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use libtest_mimic::Failed;
 use zoo_attention::mechanisms::Strided;
 use zoo_attention::{Mechanism, MechanismConfig};
-use zoo_conformance::{Suite, Test, differs_from_full};
-use zoo_models::{
-    ClassifierConfig, ModelError, Norm, Pooling, PositionEncoding, Tokens, token_loss,
-};
+use zoo_models::{ClassifierConfig, Limits, Norm, Pooling, PositionEncoding, token_loss};
 use zoo_oracle::{Mask, small_for_tests};
 
-use crate::drawn::drawn;
-use crate::support::{beside, equal, has_parts, numbers, overfits, same};
+use crate::support::*;
 
 pub(crate) fn trials(suite: &mut Suite) {
     suite.add_table("classifier/", TESTS);
     for (mechanism, pooling) in LEARNING {
         let name = format!("learns-by-heart-with-{mechanism}-and-{}", pooling.word());
         suite.add_training(format!("classifier/{name}"), move |device| {
-            learns_by_heart(small_for_tests(mechanism), pooling, device)
+            learns_by_heart(small_for_tests(mechanism), pooling, device);
         });
     }
     for (mechanism, pooling) in padded() {
@@ -40,12 +35,9 @@ const LEARNING: [(Mechanism, Pooling); 3] = [
 /// Every pooling. A Transformer's encoder does the rest, and is tried with all mechanisms.
 fn padded() -> [(MechanismConfig, Pooling); 4] {
     [
-        (MechanismConfig::from(Mechanism::Flash), Pooling::Cls),
+        (Mechanism::Flash.into(), Pooling::Cls),
         // The stride follows from the length.
-        (
-            MechanismConfig::Strided(Strided { stride: None }),
-            Pooling::Cls,
-        ),
+        (Strided { stride: None }.into(), Pooling::Cls),
         (small_for_tests(Mechanism::Linear), Pooling::Mean),
         (small_for_tests(Mechanism::Lsh), Pooling::Attention),
     ]
@@ -61,18 +53,12 @@ fn config(mechanism: MechanismConfig, pooling: Pooling) -> ClassifierConfig {
         .with_pooling(pooling)
 }
 
-fn learns_by_heart(
-    mechanism: MechanismConfig,
-    pooling: Pooling,
-    device: &Device,
-) -> Result<(), Failed> {
-    differs_from_full(&mechanism, 4, [9; 2], Mask::Full, device)?;
-    let model = ClassifierConfig::new(9, 3, 32, 4, 1)
+fn learns_by_heart(mechanism: MechanismConfig, pooling: Pooling, device: &Device) {
+    differs_from_full(&mechanism, 4, [9; 2], Mask::Full, device);
+    let model = config(mechanism, pooling)
+        .with_d_model(32)
         .with_d_feed_forward(Some(64))
         .with_bias(false)
-        .with_dropout(0.0)
-        .with_attention(mechanism)
-        .with_pooling(pooling)
         .init(device);
     // The first two differ in their order alone.
     let rows = [
@@ -81,63 +67,47 @@ fn learns_by_heart(
         vec![5],
         vec![6, 6, 7, 8, 0, 2, 5, 1, 4],
     ];
-    let classes = [[0], [1], [2], [0]];
-    let tokens = Tokens::new(&rows, model.limits(), device)?;
-    let of_classes = zoo_models::Limits {
+    let of_classes = Limits {
         vocabulary: 3,
         longest: None,
     };
-    let classes = Tokens::new(&classes, of_classes, device)?;
-    overfits(model, |model| {
-        let logits = model.forward(&tokens).reshape([4, 1, 3]);
+    let rows = tokens(&rows, model.limits(), device);
+    let classes = tokens(&[[0], [1], [2], [0]], of_classes, device);
+    overfits(0.01, model, |model| {
+        let logits = model.forward(&rows).reshape([4, 1, 3]);
         token_loss(logits, &classes, 0.0)
-    })
+    });
 }
 
 /// A row beside a longer one, whatever is behind its end, is what it is alone.
-fn padding_changes_nothing(
-    mechanism: MechanismConfig,
-    pooling: Pooling,
-    device: &Device,
-) -> Result<(), Failed> {
-    differs_from_full(&mechanism, 4, [5; 2], Mask::Full, device)?;
+fn padding_changes_nothing(mechanism: MechanismConfig, pooling: Pooling, device: &Device) {
+    differs_from_full(&mechanism, 4, [5; 2], Mask::Full, device);
     let model = drawn(config(mechanism, pooling).init(device), 3);
     let short = [3, 1, 4, 1, 5];
-    let alone = Tokens::new(&[short], model.limits(), device)?;
+    let alone = model.forward(&tokens(&[short], model.limits(), device));
     let both = beside(&short, &[8, 2, 6, 5, 3, 5, 8, 0, 7], &[7, 0, 7, 2], device);
-    same(
-        model.forward(&both).slice_dim(0, 1..2),
-        model.forward(&alone),
-    )
+    same(model.forward(&both).slice_dim(0, 1..2), alone);
 }
 
 const TESTS: &[(&str, Test)] = &[
     ("empty-sequences-have-an-answer", |device| {
-        for mechanism in [
-            MechanismConfig::from(Mechanism::Flash),
-            small_for_tests(Mechanism::Fixed),
-        ] {
+        for mechanism in [Mechanism::Flash, Mechanism::Fixed].map(small_for_tests) {
             for pooling in POOLINGS {
                 let mut model = config(mechanism, pooling).init(device);
                 let bias = Tensor::<1>::from_data([0.5, -2.0, 1.0], device);
                 model.head.bias = model.head.bias.map(|own| own.map(|_| bias.clone()));
-                let of = |rows: &[Vec<u32>]| -> Result<Tensor<2>, Failed> {
-                    Ok(model.forward(&Tokens::new(rows, model.limits(), device)?))
-                };
-                let alone = of(&[vec![]])?;
-                assert!(
-                    !numbers(alone.clone()).iter().any(|x| !x.is_finite()),
-                    "{mechanism:?}, {pooling:?}: {alone}"
-                );
-                let beside = of(&[vec![1, 2, 3], vec![]])?.slice_dim(0, 1..2);
-                same(beside, alone.clone())?;
+                let of = |rows: &[Vec<u32>]| model.forward(&tokens(rows, model.limits(), device));
+                let alone = of(&[vec![]]);
+                let is_finite = numbers(alone.clone()).iter().all(|x| x.is_finite());
+                assert!(is_finite, "{mechanism:?}, {pooling:?}: {alone}");
+                let beside = of(&[vec![1, 2, 3], vec![]]).slice_dim(0, 1..2);
+                same(beside, alone.clone());
                 if pooling != Pooling::Cls {
                     // Nothing, but what the head says of it.
-                    same(alone, bias.reshape([1, 3]))?;
+                    same(alone, bias.reshape([1, 3]));
                 }
             }
         }
-        Ok(())
     }),
     ("parameters-are-counted", |device| {
         let config = ClassifierConfig::new(9, 3, 8, 2, 2).with_d_feed_forward(Some(16));
@@ -145,12 +115,12 @@ const TESTS: &[(&str, Test)] = &[
         // Four projections of 8 x 8 and a bias; 8 x 16 and back; two norms.
         let layer = 4 * (64 + 8) + (128 + 16) + (128 + 8) + 2 * 16;
         let all = 9 * 8 + 2 * layer + 16 + 8 * 3 + 3;
-        equal(count(config.clone()), all)?;
-        equal(config.init(device).num_params(), all)?;
+        assert_eq!(count(config.clone()), all);
+        assert_eq!(config.init(device).num_params(), all);
         let with = |pooling: Pooling| count(config.clone().with_pooling(pooling));
-        equal(with(Pooling::Cls), all + 8)?;
-        equal(with(Pooling::Attention), all + 64 + 8 + 8)?;
-        equal(count(config.clone().with_final_norm(false)), all - 16)
+        assert_eq!(with(Pooling::Cls), all + 8);
+        assert_eq!(with(Pooling::Attention), all + 64 + 8 + 8);
+        assert_eq!(count(config.clone().with_final_norm(false)), all - 16);
     }),
     ("work-is-counted", |device| {
         let config = ClassifierConfig::new(9, 3, 8, 2, 1).with_d_feed_forward(Some(16));
@@ -160,17 +130,14 @@ const TESTS: &[(&str, Test)] = &[
         };
         let layer = |seq: i32| 2 * seq * 4 * 64 + seq * seq * 2 * 4 * 4 + 2 * seq * 2 * 128;
         let head = 2 * 8 * 3;
-        equal(flops(Pooling::Mean), f64::from(2 * (layer(5) + head)))?;
-        equal(flops(Pooling::Cls), f64::from(2 * (layer(6) + head)))?;
+        assert_eq!(flops(Pooling::Mean), f64::from(2 * (layer(5) + head)));
+        assert_eq!(flops(Pooling::Cls), f64::from(2 * (layer(6) + head)));
         let pooling = 2 * 5 * (8 * 8 + 8 + 8);
-        equal(
-            flops(Pooling::Attention),
-            f64::from(2 * (layer(5) + pooling + head)),
-        )
+        let with_pooling = f64::from(2 * (layer(5) + pooling + head));
+        assert_eq!(flops(Pooling::Attention), with_pooling);
     }),
     ("is-shown-in-a-table", |device| {
-        let model =
-            config(MechanismConfig::from(Mechanism::Flash), Pooling::Attention).init(device);
+        let model = config(Mechanism::Flash.into(), Pooling::Attention).init(device);
         let parts = [
             "classifier of 1 layers, flash",
             "sinusoidal",
@@ -178,24 +145,17 @@ const TESTS: &[(&str, Test)] = &[
             "attention",
             "16 x 3",
         ];
-        has_parts(model.to_string(), parts)
+        has_parts(model.to_string(), &parts);
     }),
     ("a-sequence-that-is-too-long-is-refused", |device| {
-        let model = config(MechanismConfig::from(Mechanism::Flash), Pooling::Cls)
+        let model = config(Mechanism::Flash.into(), Pooling::Cls)
             .with_norm(Norm::Post)
             .with_positions(PositionEncoding::learned(4))
             .init(device);
         // The vector put first takes none of the places.
-        let fits = Tokens::new(&[[1, 2, 3, 4]], model.limits(), device)?;
-        equal(model.forward(&fits).dims(), [1, 3])?;
-        let refused = Tokens::new(&[[1, 2, 3, 4, 5]], model.limits(), device);
-        equal(
-            refused.err(),
-            Some(ModelError::TooLong {
-                row: 0,
-                length: 5,
-                longest: 4,
-            }),
-        )
+        let fits = tokens(&[[1, 2, 3, 4]], model.limits(), device);
+        assert_eq!(model.forward(&fits).dims(), [1, 3]);
+        let said = "row 0 has 5 tokens, and the model has positions for 4 of them";
+        refuses_tokens(&[[1, 2, 3, 4, 5]], model.limits(), said, device);
     }),
 ];

@@ -7,27 +7,26 @@ use std::fs;
 use std::path::Path;
 
 use burn::tensor::TensorData;
-use libtest_mimic::{Failed, Trial};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use zoo_models::weights::Weights;
 
+use crate::support::*;
+
 const USUAL: u32 = 300;
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let trial = |extension: &'static str| {
-        Trial::test(format!("weights/damaged .{extension}"), move || {
-            read_all(extension)
-        })
-    };
-    ["safetensors", "bpk", "pt"].map(trial).into()
+pub(crate) fn trials(suite: &mut Suite) {
+    for extension in ["safetensors", "bpk", "pt"] {
+        let name = format!("weights/damaged .{extension}");
+        suite.add(name, move |_| read_all(extension));
+    }
 }
 
-fn read_all(extension: &str) -> Result<(), Failed> {
-    let cases = std::env::var("ZOO_DAMAGED").map_or(Ok(USUAL), |count| count.parse())?;
+fn read_all(extension: &str) {
+    let cases = std::env::var("ZOO_DAMAGED").map_or(USUAL, |count| must(count.parse()));
     let name = format!("zoo-changed-{}.{extension}", std::process::id());
     let path = std::env::temp_dir().join(name);
-    let whole = whole(&path)?;
+    let whole = whole(&path);
     let config = Config {
         cases,
         failure_persistence: None,
@@ -40,7 +39,7 @@ fn read_all(extension: &str) -> Result<(), Failed> {
         for change in changes {
             change.apply(&mut bytes);
         }
-        fs::write(&path, &bytes).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        fs::write(&path, &bytes)?;
         if let Err(error) = Weights::read(&path) {
             let said = error.to_string();
             let named = said.contains(&path.display().to_string());
@@ -48,14 +47,13 @@ fn read_all(extension: &str) -> Result<(), Failed> {
         }
         Ok(())
     });
-    fs::remove_file(&path)?;
-    outcome.map_err(|failure| failure.to_string().into())
+    must(fs::remove_file(&path));
+    must(outcome);
 }
 
-/// A small file of this format.
-fn whole(path: &Path) -> Result<Vec<u8>, Failed> {
+fn whole(path: &Path) -> Vec<u8> {
     if path.extension().is_some_and(|extension| extension == "pt") {
-        return Ok(include_bytes!("../../golden/gpt2.pt").to_vec());
+        return include_bytes!("../../golden/gpt2.pt").to_vec();
     }
     let numbers = |count: u8| (0..count).map(f32::from).collect::<Vec<_>>();
     let weight = TensorData::new(numbers(12), [3, 4]);
@@ -64,11 +62,10 @@ fn whole(path: &Path) -> Result<Vec<u8>, Failed> {
         ("first.weight".to_owned(), weight),
         ("first.bias".to_owned(), bias),
     ];
-    Weights::of_tensors(named).replace(path)?;
-    Ok(fs::read(path)?)
+    must(Weights::of_tensors(named).replace(path));
+    must(fs::read(path))
 }
 
-/// What becomes of some bytes.
 #[derive(Debug, Clone)]
 enum What {
     CutOff,

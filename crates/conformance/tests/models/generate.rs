@@ -1,12 +1,12 @@
 //! Generation with toys whose every text can be written down.
 
 use burn::tensor::Device;
-use libtest_mimic::Failed;
-use zoo_conformance::Test;
 use zoo_models::generate::generate_streaming;
 use zoo_models::{GenerateConfig, Generated, Stop, Strategy, generate};
 
+use crate::support::*;
 use crate::toy::{END, SHARES, Toy, countdown, scattered, stammer, unchanging};
+use crate::uncached::Text;
 
 fn beam(beams: usize, length_penalty: f64, n_best: usize) -> GenerateConfig {
     GenerateConfig::new(Strategy::Beam {
@@ -20,7 +20,7 @@ fn tokens(texts: &[Generated]) -> Vec<Vec<u32>> {
     texts.iter().map(|text| text.tokens.clone()).collect()
 }
 
-fn same_texts(got: &[Generated], want: &[Generated]) -> Result<(), Failed> {
+fn same_texts(got: &[Generated], want: &[Generated]) {
     let is_same = |(got, want): (&Generated, &Generated)| {
         // Logarithms are computed in f32 on the device, a few steps of them.
         let is_near = |got: f64, want: f64| (got - want).abs() < 1e-4;
@@ -31,44 +31,33 @@ fn same_texts(got: &[Generated], want: &[Generated]) -> Result<(), Failed> {
     };
     let same = got.len() == want.len() && got.iter().zip(want).all(is_same);
     assert!(same, "{got:?}, not {want:?}");
-    Ok(())
 }
 
-/// How far counts are from what these shares would give: Pearson's chi-square.
-fn chi_square(counts: &[usize], shares: &[f64]) -> f64 {
-    let total = counts.iter().sum::<usize>() as f64;
-    let term =
-        |(count, share): (&usize, &f64)| (*count as f64 - share * total).powi(2) / (share * total);
-    let seen = |(count, share): &(&usize, &f64)| *share > &0.0 || *count > &0;
-    counts.iter().zip(shares).filter(seen).map(term).sum()
-}
-
-/// How often each token of [`SHARES`] is drawn, of 3,200 draws.
-fn counts(strategy: Strategy, device: &Device) -> Result<Vec<usize>, Failed> {
+/// Checks that each token of [`SHARES`] is drawn as often as this, by Pearson's chi-square: a
+/// token with no share must not be drawn at all.
+fn drawn_by(strategy: Strategy, shares: [f64; 5], device: &Device) {
+    /// Four degrees of freedom: once in ten thousand by chance, and the seed is fixed.
+    const CHI_SQUARE: f64 = 23.5;
     let toy = Toy::new(SHARES.len(), unchanging, device);
     let config = GenerateConfig::new(strategy)
         .with_max_length(16)
         .with_seed(3);
-    let mut counts = vec![0; SHARES.len()];
-    let texts = toy.best(&[&[1_u32][..]; 200], &config)?;
+    let mut counts = [0.0; 5];
+    let texts = toy.best(&[&[1_u32][..]; 200], &config);
     for token in texts.iter().flat_map(|text| &text.tokens) {
-        counts[*token as usize] += 1;
+        counts[*token as usize] += 1.0;
     }
-    Ok(counts)
-}
-
-/// Four degrees of freedom: once in ten thousand by chance, and the seed is fixed.
-const CHI_SQUARE: f64 = 23.5;
-
-fn drawn_by(strategy: Strategy, shares: [f64; 5], device: &Device) -> Result<(), Failed> {
-    let counts = counts(strategy, device)?;
-    let total: f64 = shares.iter().sum();
-    let off = chi_square(&counts, &shares.map(|share| share / total));
+    let scale = 3200.0 / shares.iter().sum::<f64>();
+    let term = |(count, share): (&f64, &f64)| (count - share * scale).powi(2) / (share * scale);
+    let pairs = counts.iter().zip(&shares);
+    let seen = pairs.filter(|(count, share)| **share > 0.0 || **count > 0.0);
+    let off: f64 = seen.map(term).sum();
+    let all = counts.iter().sum::<f64>();
+    let is_near = off < CHI_SQUARE && all == 3200.0;
     assert!(
-        off < CHI_SQUARE,
+        is_near,
         "{strategy:?}: {counts:?} for {shares:?} are {off} off"
     );
-    Ok(())
 }
 
 /// A config of each strategy, with an end.
@@ -83,11 +72,15 @@ fn has_repeated(text: &[u32], size: usize) -> bool {
     (1..ngrams.len()).any(|at| ngrams[..at].contains(&ngrams[at]))
 }
 
-fn refused(toy: &Toy, prompts: &[&[u32]], config: GenerateConfig, why: &str) -> Result<(), Failed> {
-    match generate(toy, vec![vec![]; prompts.len()], prompts, &config) {
-        Err(error) if error.to_string() == why => Ok(()),
-        other => Err(format!("{other:?}, not {why}").into()),
-    }
+fn refused(toy: &Toy, prompts: &[&[u32]], config: GenerateConfig, why: &str) {
+    let refused = generate(
+        &toy.model,
+        vec![Text::default(); prompts.len()],
+        prompts,
+        &config,
+    );
+    let said = refused.err().map(|error| error.to_string());
+    assert_eq!(said.as_deref(), Some(why));
 }
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
@@ -101,32 +94,30 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
                     let config = beam(108, length_penalty, n_best)
                         .with_end(Some(END))
                         .with_max_length(max_length);
-                    let got = toy.texts(&prompts, &config)?;
+                    let got = toy.texts(&prompts, &config);
                     for (prompt, got) in prompts.iter().zip(&got) {
                         let all = toy.all_texts(prompt, max_length, length_penalty);
-                        same_texts(got, &all[..n_best])?;
+                        same_texts(got, &all[..n_best]);
                     }
                 }
             }
         }
-        Ok(())
     }),
     ("what-never-comes-is-as-if-it-were-not-there", |device| {
         let fewer = Toy::new(4, scattered, device);
         let toy = Toy::new(6, scattered, device);
         let prompts: [&[u32]; 2] = [&[1], &[2, 3]];
         for config in each_strategy() {
-            let want = fewer.texts(&prompts, &config)?;
-            let got = toy.texts(&prompts, &config.clone().with_never(vec![4, 5]))?;
+            let want = fewer.texts(&prompts, &config);
+            let got = toy.texts(&prompts, &config.clone().with_never(vec![4, 5]));
             for (got, want) in got.iter().zip(&want) {
-                same_texts(got, want)?;
+                same_texts(got, want);
             }
             // And they would have come.
-            let all = toy.texts(&prompts, &config)?.concat();
+            let all = toy.texts(&prompts, &config).concat();
             let comes = all.iter().flat_map(|text| &text.tokens).any(|id| *id > 3);
             assert!(comes, "{config:?}: {all:?}");
         }
-        Ok(())
     }),
     ("a-narrow-beam-keeps-what-it-finishes", |device| {
         // What it finds is among all texts, in order, and not worse than a narrower one's.
@@ -135,22 +126,18 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         let mut last = f64::NEG_INFINITY;
         for beams in [2, 8, 32] {
             let config = beam(beams, 0.6, 2).with_end(Some(END)).with_max_length(4);
-            let found = toy.texts(&[&[2]], &config)?.concat();
+            let found = toy.texts(&[&[2]], &config).concat();
             for text in &found {
-                let known = all
-                    .iter()
-                    .find(|known| known.tokens == text.tokens && known.stop == text.stop);
-                same_texts(
-                    std::slice::from_ref(text),
-                    &known.cloned().into_iter().collect::<Vec<_>>(),
-                )?;
+                let is_text =
+                    |known: &&Generated| known.tokens == text.tokens && known.stop == text.stop;
+                let known = all.iter().find(is_text).expect("one of all texts");
+                same_texts(std::slice::from_ref(text), std::slice::from_ref(known));
             }
             let scores: Vec<f64> = found.iter().map(|text| text.score).collect();
             let is_fine = found.len() == 2 && scores[0] >= scores[1] && scores[0] >= last;
             assert!(is_fine, "{beams} beams: {scores:?} after {last}");
             last = scores[0];
         }
-        Ok(())
     }),
     ("a-beam-of-one-is-greedy", |device| {
         let toy = Toy::new(6, scattered, device);
@@ -159,11 +146,11 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         for max_length in [1, 3, 12] {
             let sized =
                 |config: GenerateConfig| config.with_end(Some(END)).with_max_length(max_length);
-            let greedy = toy.best(&prompts, &sized(GenerateConfig::default()))?;
-            same_texts(&toy.best(&prompts, &sized(beam(1, 0.0, 1)))?, &greedy)?;
+            let greedy = toy.best(&prompts, &sized(GenerateConfig::default()));
+            same_texts(&toy.best(&prompts, &sized(beam(1, 0.0, 1))), &greedy);
             // By way of the host: nothing this long can come twice.
             let on_host = sized(GenerateConfig::default()).with_no_repeat_ngram(Some(99));
-            same_texts(&toy.best(&prompts, &on_host)?, &greedy)?;
+            same_texts(&toy.best(&prompts, &on_host), &greedy);
             for (prompt, greedy) in prompts.iter().zip(&greedy) {
                 let mut text = prompt.to_vec();
                 for token in &greedy.tokens {
@@ -174,25 +161,20 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
                 }
             }
         }
-        Ok(())
     }),
     ("of-equal-tokens-the-first-is-taken", |device| {
         let toy = Toy::new(4, |_, token| f64::from(token.min(2)), device);
         let config = GenerateConfig::default().with_max_length(2);
         for config in [config.clone(), config.with_no_repeat_ngram(Some(9))] {
-            let got = tokens(&toy.best(&[&[1]], &config)?);
+            let got = tokens(&toy.best(&[&[1]], &config));
             assert!(got == [[2, 2]], "{got:?}");
         }
-        Ok(())
     }),
     ("draws-are-as-likely-as-the-model-says", |device| {
-        drawn_by(Strategy::sample(1.0), SHARES, device)?;
-        drawn_by(
-            Strategy::sample(0.5),
-            SHARES.map(|share| share * share),
-            device,
-        )?;
-        drawn_by(Strategy::sample(2.0), SHARES.map(f64::sqrt), device)
+        let squares = SHARES.map(|share| share * share);
+        drawn_by(Strategy::sample(1.0), SHARES, device);
+        drawn_by(Strategy::sample(0.5), squares, device);
+        drawn_by(Strategy::sample(2.0), SHARES.map(f64::sqrt), device);
     }),
     ("the-top-alone-is-drawn", |device| {
         let two = [0.0, 0.4, 0.0, 0.3, 0.0];
@@ -209,30 +191,21 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
                 top_k,
                 top_p,
             };
-            let drawn = counts(strategy, device)?;
-            let total: f64 = shares.iter().sum();
-            let is_same = drawn
-                .iter()
-                .zip(shares)
-                .all(|(count, share)| (*count > 0) == (share > 0.0));
-            assert!(is_same, "{strategy:?}: {drawn:?}");
-            let off = chi_square(&drawn, &shares.map(|share| share / total));
-            assert!(off < CHI_SQUARE, "{strategy:?}: {drawn:?}");
+            drawn_by(strategy, shares, device);
         }
-        Ok(())
     }),
     ("nothing-comes-twice-that-must-not", |device| {
         let toy = Toy::new(5, stammer, device);
         let prompts: [&[u32]; 2] = [&[1, 2], &[3]];
         let free = GenerateConfig::default().with_max_length(12);
-        let got = &toy.best(&prompts, &free)?[0].tokens;
+        let got = &toy.best(&prompts, &free)[0].tokens;
         assert!(has_repeated(got, 2), "{got:?} does not stammer");
         for strategy in [free.strategy, Strategy::sample(0.7), Strategy::beam(3)] {
             for size in [1, 2, 3] {
                 let config = GenerateConfig::new(strategy)
                     .with_max_length(12)
                     .with_no_repeat_ngram(Some(size));
-                for (prompt, made) in prompts.iter().zip(toy.best(&prompts, &config)?) {
+                for (prompt, made) in prompts.iter().zip(toy.best(&prompts, &config)) {
                     let text = [prompt, made.tokens.as_slice()].concat();
                     assert!(!has_repeated(&text, size), "{size}: {text:?}");
                     // Five tokens are soon used up, pairs of them later.
@@ -244,7 +217,6 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
                 }
             }
         }
-        Ok(())
     }),
     ("texts-are-as-long-as-they-may-be", |device| {
         // The end is by far the likeliest.
@@ -256,7 +228,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         for config in each_strategy() {
             for least in [0, 1, 4, 7] {
                 let config = config.clone().with_min_length(least);
-                let made = toy.best(&[&[1]], &config)?.remove(0);
+                let made = toy.best(&[&[1]], &config).remove(0);
                 let stop = match least {
                     7 => Stop::Length,
                     _ => Stop::End,
@@ -267,50 +239,46 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         }
         // And without an end there is none: the token is one like the others.
         let endless = GenerateConfig::default().with_max_length(3);
-        let made = toy.best(&[&[1]], &endless)?.remove(0);
+        let made = toy.best(&[&[1]], &endless).remove(0);
         let is_endless = made.tokens == [END; 3] && made.stop == Stop::Length;
         assert!(is_endless, "{made:?}");
-        Ok(())
     }),
     ("a-model-without-more-positions-stops", |device| {
         let endless = |text: &[u32], token| scattered(text, token) - 99.0 * f64::from(token == END);
         let toy = Toy::new(4, endless, device).with_longest(5);
         // The last token that is made needs no position.
         for config in each_strategy() {
-            let made = toy.best(&[&[1, 2, 3], &[1; 5]], &config)?;
+            let made = toy.best(&[&[1, 2, 3], &[1; 5]], &config);
             let lengths: Vec<usize> = made.iter().map(|made| made.tokens.len()).collect();
             let is_fine = lengths == [3, 1] && made.iter().all(|made| made.stop == Stop::Length);
             assert!(is_fine, "{config:?}: {made:?}");
         }
-        Ok(())
     }),
     ("a-seed-says-what-is-drawn", |device| {
         let toy = Toy::new(6, scattered, device);
         let config = GenerateConfig::new(Strategy::sample(1.5)).with_max_length(12);
         let prompts: [&[u32]; 2] = [&[1], &[1]];
         let draw = |seed| toy.best(&prompts, &config.clone().with_seed(seed));
-        let (one, again, other) = (draw(1)?, draw(1)?, draw(2)?);
-        same_texts(&one, &again)?;
+        let (one, again, other) = (draw(1), draw(1), draw(2));
+        same_texts(&one, &again);
         assert!(tokens(&one) != tokens(&other), "seeds change nothing");
         // Rows with the same prompt have a stream each.
         assert!(one[0].tokens != one[1].tokens, "rows are alike");
-        Ok(())
     }),
     ("rows-know-nothing-of-each-other", |device| {
         let toy = Toy::new(5, scattered, device);
         for config in each_strategy() {
             let prompts: [&[u32]; 3] = [&[1, 2, 3, 4], &[2], &[4, 4, 1]];
-            let together = toy.texts(&prompts, &config)?;
+            let together = toy.texts(&prompts, &config);
             for (row, prompt) in prompts.iter().enumerate() {
                 // As the same row among others, all of one length.
-                let others = toy.texts(&[*prompt; 3], &config)?;
-                same_texts(&together[row], &others[row])?;
+                let others = toy.texts(&[*prompt; 3], &config);
+                same_texts(&together[row], &others[row]);
                 if !matches!(config.strategy, Strategy::Sample { .. }) {
-                    same_texts(&together[row], &toy.texts(&[prompt], &config)?[0])?;
+                    same_texts(&together[row], &toy.texts(&[prompt], &config)[0]);
                 }
             }
         }
-        Ok(())
     }),
     ("finished-rows-cost-nothing", |device| {
         let prompts: [&[u32]; 4] = [&[2], &[4], &[1], &[4, 4]];
@@ -320,7 +288,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
             (beam(1, 0.0, 1), vec![4, 3, 2, 2, 1]),
         ] {
             let toy = Toy::new(5, countdown, device);
-            let made = toy.best(&prompts, &config.with_end(Some(END)))?;
+            let made = toy.best(&prompts, &config.with_end(Some(END)));
             let expected: [&[u32]; 4] = [&[1], &[3, 2, 1], &[], &[3, 2, 1]];
             assert!(tokens(&made) == expected, "{made:?}");
             let counted = toy.rows.take();
@@ -329,55 +297,36 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         // A beam of three holds three rows at most, and one for a prompt.
         let toy = Toy::new(5, scattered, device);
         let config = beam(3, 0.0, 1).with_max_length(4);
-        toy.best(&[&[1], &[2, 3]], &config)?;
+        toy.best(&[&[1], &[2, 3]], &config);
         let counted = toy.rows.take();
         assert!(counted == [2, 4, 6, 6, 3], "{counted:?}");
-        Ok(())
     }),
     ("tokens-are-told-as-they-come", |device| {
         let toy = Toy::new(5, scattered, device);
         let prompts: [&[u32]; 3] = [&[1, 2, 3], &[2], &[4]];
         for config in each_strategy() {
             let mut told = vec![vec![]; 3];
-            let state = vec![vec![]; 3];
-            let made = generate_streaming(&toy, state, &prompts, &config, |row, token| {
-                told[row].push(token);
-            });
-            let made = made.map_err(|error| error.to_string())?;
+            let state = vec![Text::default(); 3];
+            let told_each = |row: usize, token| told[row].push(token);
+            let made = generate_streaming(&toy.model, state, &prompts, &config, told_each);
+            let made = must(made);
             let best: Vec<_> = made.iter().map(|texts| texts[0].tokens.clone()).collect();
-            assert!(told == best, "{told:?}, not {best:?}");
+            assert_eq!(told, best);
         }
-        Ok(())
     }),
     ("what-cannot-be-continued-is-refused", |device| {
         let toy = Toy::new(4, scattered, device).with_longest(3);
         let config = GenerateConfig::default;
-        refused(
-            &toy,
-            &[&[1], &[]],
-            config(),
-            "row 1 has no prompt: a text is continued from one token at least",
-        )?;
-        refused(
-            &toy,
-            &[&[1], &[2, 4]],
-            config(),
-            "token 4 at place 1 of row 1 is outside of the vocabulary: it has 4 tokens, 0 to 3",
-        )?;
-        refused(
-            &toy,
-            &[&[1; 4]],
-            config(),
-            "row 0 has 4 tokens, and the model has positions for 3 of them",
-        )?;
-        refused(
-            &toy,
-            &[&[1]],
-            config().with_end(Some(4)),
-            "end must be below the 4 tokens there are, got 4",
-        )?;
-        let none = toy.texts(&[], &config())?;
+        let no_prompt = "row 1 has no prompt: a text is continued from one token at least";
+        let outside =
+            "token 4 at place 1 of row 1 is outside of the vocabulary: it has 4 tokens, 0 to 3";
+        let too_long = "row 0 has 4 tokens, and the model has positions for 3 of them";
+        let no_end = "end must be below the 4 tokens there are, got 4";
+        refused(&toy, &[&[1], &[]], config(), no_prompt);
+        refused(&toy, &[&[1], &[2, 4]], config(), outside);
+        refused(&toy, &[&[1; 4]], config(), too_long);
+        refused(&toy, &[&[1]], config().with_end(Some(4)), no_end);
+        let none = toy.texts(&[], &config());
         assert!(none.is_empty() && toy.rows.take().is_empty(), "{none:?}");
-        Ok(())
     }),
 ];

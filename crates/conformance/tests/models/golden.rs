@@ -2,56 +2,51 @@
 //! that is.
 
 use burn::tensor::{Device, Tensor, TensorData};
-use libtest_mimic::Failed;
-use zoo_conformance::{Golden, Suite, numbers};
 use zoo_models::weights::{Weights, WeightsError, import};
 use zoo_models::{
-    Activation, Documents, GptConfig, HanConfig, Norm, PositionEncoding, Tokens, TransformerConfig,
+    Activation, Documents, Gpt, GptConfig, HanConfig, Norm, PositionEncoding, TransformerConfig,
     Tying,
 };
 
-use crate::support::tensors;
+use crate::support::*;
 
 /// How far a number may be off: logits are of the size of 1 to 10, and `f32` holds seven digits.
 const NEAR: f64 = 1e-4;
 
 pub(crate) fn trials(suite: &mut Suite) {
-    type Test = fn(&Golden, &Device) -> Result<(), Failed>;
-    let golden = golden();
+    type Test = fn(&Golden, &Device);
+    let golden = must(Golden::from_bytes(include_bytes!(
+        "../../golden/models.safetensors"
+    )));
+    let post_relu: Test = |golden, device| {
+        transformer(golden, Norm::Post, Activation::Relu, device);
+    };
+    let pre_gelu: Test = |golden, device| {
+        transformer(golden, Norm::Pre, Activation::Gelu, device);
+    };
     let tests: [(&str, &str, Test); 9] = [
+        ("transformer-post-relu", "", post_relu),
+        ("transformer-pre-gelu", "", pre_gelu),
         (
-            "pytorch-transformer-post-relu",
             "transformer-post-relu",
-            |golden, device| transformer(golden, Norm::Post, Activation::Relu, device),
-        ),
-        (
-            "pytorch-transformer-pre-gelu",
-            "transformer-pre-gelu",
-            |golden, device| transformer(golden, Norm::Pre, Activation::Gelu, device),
-        ),
-        (
-            "pytorch-transformer, tied",
-            "transformer-post-relu",
+            "transformer, tied",
             transformer_tied,
         ),
-        ("pytorch-gpt2", "gpt2", gpt2),
-        ("pytorch-gpt2 as linear layers", "gpt2", gpt2_as_linear),
-        ("pytorch-gpt2 as torch.save wrote it", "gpt2", gpt2_as_saved),
-        ("pytorch-gpt2, what is wrong is named", "gpt2", gpt2_wrong),
-        ("pytorch-gpt2, damaged", "gpt2", gpt2_damaged),
-        ("pytorch-han", "han", han),
+        ("gpt2", "", |golden, device| {
+            gpt2_gives(golden, weights(golden), device)
+        }),
+        ("gpt2", "gpt2 as linear layers", gpt2_as_linear),
+        ("gpt2", "gpt2 as torch.save wrote it", gpt2_as_saved),
+        ("gpt2", "gpt2, what is wrong is named", gpt2_wrong),
+        ("gpt2", "gpt2, damaged", gpt2_damaged),
+        ("han", "", han),
     ];
-    for (name, case, test) in tests {
+    for (case, name, test) in tests {
+        let name = if name.is_empty() { case } else { name };
         let golden = golden.under(&format!("{case}."));
-        suite.add(format!("golden/{name}"), move |device| {
-            test(&golden, device)
-        });
+        let name = format!("golden/pytorch-{name}");
+        suite.add(name, move |device| test(&golden, device));
     }
-}
-
-fn golden() -> Golden {
-    let file = include_bytes!("../../golden/models.safetensors");
-    Golden::from_bytes(file).expect("a file that belongs to the tests")
 }
 
 /// What a state dict would have.
@@ -75,7 +70,7 @@ fn rows(golden: &Golden, name: &str, lengths: Option<&[i64]>) -> Vec<Vec<u32>> {
     ids.chunks(seq).enumerate().map(row).collect()
 }
 
-fn same<const D: usize>(golden: &Golden, name: &str, got: Tensor<D>) -> Result<(), Failed> {
+fn same<const D: usize>(golden: &Golden, name: &str, got: Tensor<D>) {
     let expected = golden.numbers(name);
     let got = numbers(got);
     assert_eq!(got.len(), expected.len(), "{name}");
@@ -83,7 +78,6 @@ fn same<const D: usize>(golden: &Golden, name: &str, got: Tensor<D>) -> Result<(
     let worst = got.iter().zip(&expected).map(error).fold(0.0, f64::max);
     let is_near = worst <= NEAR && got.iter().all(|number| number.is_finite());
     assert!(is_near, "{name} are off by up to {worst:.1e}");
-    Ok(())
 }
 
 fn small_transformer(source_vocabulary: usize) -> TransformerConfig {
@@ -96,7 +90,7 @@ fn small_transformer(source_vocabulary: usize) -> TransformerConfig {
 }
 
 /// Vectors that are one in PyTorch are there several times in its files.
-fn transformer_tied(golden: &Golden, device: &Device) -> Result<(), Failed> {
+fn transformer_tied(golden: &Golden, device: &Device) {
     let all = weights(golden);
     let target = all.get("target_embedding.weight").expect("its own key");
     let with = |same: &[&str]| {
@@ -116,38 +110,32 @@ fn transformer_tied(golden: &Golden, device: &Device) -> Result<(), Failed> {
         (Tying::Decoder, &everywhere[1..], 13),
     ] {
         let model = small_transformer(source).with_tying(tying).init(device);
-        import::nn_transformer(with(same))?.apply(model)?;
+        must(must(import::nn_transformer(with(same))).apply(model));
     }
     // An output of its own beside two embeddings that are equal.
     let model = small_transformer(11).init(device);
-    let weights = import::nn_transformer(with(&everywhere[..1]))?;
+    let weights = must(import::nn_transformer(with(&everywhere[..1])));
     let error = weights
         .apply(model)
         .expect_err("the output has no bias here");
     assert_eq!(error.to_string(), "key head.bias is missing");
-    Ok(())
 }
 
-fn transformer(
-    golden: &Golden,
-    norm: Norm,
-    activation: Activation,
-    device: &Device,
-) -> Result<(), Failed> {
+fn transformer(golden: &Golden, norm: Norm, activation: Activation, device: &Device) {
     let model = small_transformer(13)
         .with_norm(norm)
         .with_activation(activation)
         .init(device);
-    let model = import::nn_transformer(weights(golden))?.apply(model)?;
+    let model = must(must(import::nn_transformer(weights(golden))).apply(model));
     let lengths = whole(golden, "lengths");
     let source = rows(golden, "source", Some(&lengths));
-    let source = Tokens::new(&source, model.source_limits(), device)?;
+    let source = tokens(&source, model.source_limits(), device);
     let target = rows(golden, "target", None);
-    let target = Tokens::new(&target, model.target_limits(), device)?;
-    same(golden, "logits", model.forward(&source, &target))
+    let target = tokens(&target, model.target_limits(), device);
+    same(golden, "logits", model.forward(&source, &target));
 }
 
-fn han(golden: &Golden, device: &Device) -> Result<(), Failed> {
+fn han(golden: &Golden, device: &Device) {
     let model = HanConfig::new(19, 3)
         .with_d_embedding(6)
         .with_d_word(5)
@@ -155,84 +143,74 @@ fn han(golden: &Golden, device: &Device) -> Result<(), Failed> {
         .with_d_attention(7)
         .with_dropout(0.0)
         .init(device);
-    let model = import::nn_gru_han(weights(golden))?.apply(model)?;
+    let model = must(must(import::nn_gru_han(weights(golden))).apply(model));
     let document = rows(golden, "document", Some(&whole(golden, "lengths")));
     // Beside one that is shorter, which changes nothing.
     let other = vec![document[1].clone()];
-    let documents = Documents::new(&[document, other], model.limits(), device)?;
+    let documents = must(Documents::new(&[document, other], model.limits(), device));
     let judged = model.forward(&documents);
-    same(golden, "logits", judged.logits.slice_dim(0, 0..1))?;
-    same(
-        golden,
-        "word_weights",
-        judged.word_weights.slice_dim(0, 0..1),
-    )?;
-    let sentence_weights = judged.sentence_weights.slice_dim(0, 0..1);
-    same(golden, "sentence_weights", sentence_weights)
+    same(golden, "logits", judged.logits.slice_dim(0, 0..1));
+    let (words, sentences) = (judged.word_weights, judged.sentence_weights);
+    same(golden, "word_weights", words.slice_dim(0, 0..1));
+    same(golden, "sentence_weights", sentences.slice_dim(0, 0..1));
 }
 
 fn small_gpt2() -> GptConfig {
     GptConfig::new(17, 16, 2, 2).with_positions(PositionEncoding::learned(12))
 }
 
-fn gpt2_gives(golden: &Golden, weights: Weights, device: &Device) -> Result<(), Failed> {
-    let model = import::gpt2(weights)?.apply(small_gpt2().init(device))?;
-    let tokens = Tokens::new(&rows(golden, "tokens", None), model.limits(), device)?;
-    same(golden, "logits", model.forward(&tokens))
+fn read_gpt2(weights: Result<Weights, WeightsError>, device: &Device) -> Result<Gpt, WeightsError> {
+    let weights = weights.and_then(import::gpt2)?;
+    weights.apply(small_gpt2().init(device))
 }
 
-fn gpt2(golden: &Golden, device: &Device) -> Result<(), Failed> {
-    gpt2_gives(golden, weights(golden), device)
+fn gpt2_gives(golden: &Golden, weights: Weights, device: &Device) {
+    let model = must(read_gpt2(Ok(weights), device));
+    let tokens = tokens(&rows(golden, "tokens", None), model.limits(), device);
+    same(golden, "logits", model.forward(&tokens));
 }
 
 /// As models that are trained anew have it: matrices the other way round, the head there
 /// again, all below a name, masks saved along.
-fn gpt2_as_linear(golden: &Golden, device: &Device) -> Result<(), Failed> {
+fn gpt2_as_linear(golden: &Golden, device: &Device) {
     let published = weights(golden);
     let is_matrix = |key: &str| key.contains(".c_") && key.ends_with(".weight");
-    let mut tensors: Vec<_> = tensors(&published)
-        .into_iter()
-        .map(|(key, data)| {
-            let data = match is_matrix(&key) {
-                true => Tensor::<2>::from_data(data, device).transpose().into_data(),
-                false => data,
-            };
-            (format!("transformer.{key}"), data)
-        })
-        .collect();
+    let mut tensors = tensors(&published);
+    for (key, data) in &mut tensors {
+        if is_matrix(key) {
+            let matrix = Tensor::<2>::from_data(data.clone(), device);
+            *data = matrix.transpose().into_data();
+        }
+        *key = format!("transformer.{key}");
+    }
     let embedding = published.get("wte.weight").expect("its own key").clone();
     tensors.push(("lm_head.weight".to_owned(), embedding));
     let mask = TensorData::ones::<f32, _>([1, 1, 2, 2]);
     tensors.push(("transformer.h.0.attn.bias".to_owned(), mask));
-    gpt2_gives(golden, Weights::of_tensors(tensors), device)
+    gpt2_gives(golden, Weights::of_tensors(tensors), device);
 }
 
-fn gpt2_as_saved(golden: &Golden, device: &Device) -> Result<(), Failed> {
+fn gpt2_as_saved(golden: &Golden, device: &Device) {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/gpt2.pt");
-    gpt2_gives(golden, Weights::read(file)?, device)
+    gpt2_gives(golden, must(Weights::read(file)), device);
 }
 
 /// What torch.save wrote, cut short anywhere or with a bit turned: refused, or the same.
-fn gpt2_damaged(_: &Golden, device: &Device) -> Result<(), Failed> {
+fn gpt2_damaged(_: &Golden, device: &Device) {
     let file = include_bytes!("../../golden/gpt2.pt");
     let path = std::env::temp_dir().join(format!("zoo-damaged-{}.pt", std::process::id()));
     let reads = |bytes: &[u8]| {
-        std::fs::write(&path, bytes)?;
-        let read = Weights::read(&path).and_then(import::gpt2);
-        Ok::<_, Failed>(read.and_then(|weights| weights.apply(small_gpt2().init(device))))
+        must(std::fs::write(&path, bytes));
+        read_gpt2(Weights::read(&path), device)
     };
     for length in (0..file.len()).step_by(file.len() / 40) {
-        assert!(
-            reads(&file[..length])?.is_err(),
-            "{length} bytes of {}",
-            file.len()
-        );
+        assert!(reads(&file[..length]).is_err(), "{length} bytes");
     }
-    let whole = Weights::of(&reads(file)?.map_err(|error| error.to_string())?);
+    let whole = Weights::of(&must(reads(file)));
     for at in (0..file.len()).step_by(file.len() / 120) {
         let mut bytes = file.to_vec();
         bytes[at] ^= 0x10;
-        if let Ok(model) = reads(&bytes)? {
+        if let Ok(model) = reads(&bytes) {
             let read = Weights::of(&model);
             let are_equal = whole.keys().all(|key| whole.get(key) == read.get(key));
             assert!(
@@ -241,40 +219,39 @@ fn gpt2_damaged(_: &Golden, device: &Device) -> Result<(), Failed> {
             );
         }
     }
-    std::fs::remove_file(&path)?;
-    Ok(())
+    must(std::fs::remove_file(&path));
 }
 
-fn gpt2_wrong(golden: &Golden, device: &Device) -> Result<(), Failed> {
+fn gpt2_wrong(golden: &Golden, device: &Device) {
     let whole = weights(golden);
     let without = |missing: &str| {
         let mut tensors = tensors(&whole);
         tensors.retain(|(key, _)| key != missing);
         Weights::of_tensors(tensors)
     };
-    let message = |result: Result<Weights, WeightsError>| {
-        let model = small_gpt2().init(device);
-        let loaded = result.and_then(|weights| weights.apply(model));
-        loaded.expect_err("something is wrong").to_string()
+    let message = |missing: &str| {
+        let loaded = read_gpt2(Ok(without(missing)), device);
+        loaded
+            .err()
+            .map(|error| error.to_string())
+            .unwrap_or_default()
     };
-    let missing = message(import::gpt2(without("h.1.mlp.c_fc.bias")));
+    let missing = message("h.1.mlp.c_fc.bias");
     assert_eq!(missing, "key layers.1.feed_forward.inner.bias is missing");
     for key in [
         "h.1.ln_2.weight",
         "h.1.attn.c_attn.weight",
         "h.0.attn.c_attn.weight",
     ] {
-        let missing = message(import::gpt2(without(key)));
-        assert_eq!(missing, format!("key {key} is missing"));
+        assert_eq!(message(key), format!("key {key} is missing"));
     }
 
     let larger = GptConfig::new(18, 16, 2, 2)
         .with_positions(PositionEncoding::learned(12))
         .init(device);
-    let error = import::gpt2(weights(golden))?.apply(larger);
+    let error = must(import::gpt2(weights(golden))).apply(larger);
     assert_eq!(
         error.expect_err("one token more").to_string(),
         "key embedding.weight (wte.weight in the file) must be [18, 16], got [17, 16]"
     );
-    Ok(())
 }

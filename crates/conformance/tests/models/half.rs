@@ -3,16 +3,13 @@
 use burn::module::{Module, ModuleMapper, Param};
 use burn::nn::{DropoutConfig, LayerNormConfig};
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use libtest_mimic::Failed;
 use zoo_backend::{Dtype, Opened};
-use zoo_conformance::Suite;
 use zoo_kernels::recurrent::{Cell, Direction, RecurrentConfig};
 use zoo_kernels::{add_dropout, dropout, layer_norm, relu_dropout};
-use zoo_models::{GptConfig, PositionEncoding, Tokens, token_loss};
+use zoo_models::{GptConfig, PositionEncoding, token_loss};
 use zoo_oracle::normals;
 
-use crate::drawn::drawn;
-use crate::support::{equal, numbers};
+use crate::support::*;
 
 pub(crate) fn trials(suite: &mut Suite, opened: &Opened) {
     // Half the gap between neighbouring numbers near 1.
@@ -23,20 +20,17 @@ pub(crate) fn trials(suite: &mut Suite, opened: &Opened) {
     let is_there = |(word, ..): &(Dtype, DType, f64)| opened.dtypes.contains(word);
     for (word, dtype, unit) in halves.into_iter().filter(is_there) {
         for cell in [Cell::Gru, Cell::Lstm] {
-            suite.add(format!("half/{cell}-in-{word}"), move |device| {
-                recurrent(cell, dtype, unit, device)
-            });
+            let name = format!("half/{cell}-in-{word}");
+            suite.add(name, move |device| recurrent(cell, dtype, unit, device));
         }
         suite.add(format!("half/gpt-in-{word}"), move |device| {
             gpt(dtype, unit, device)
         });
-        suite.add_training(format!("half/fused-in-{word}"), move |device| {
-            fused(dtype, unit, device)
-        });
+        let name = format!("half/fused-in-{word}");
+        suite.add_training(name, move |device| fused(dtype, unit, device));
     }
 }
 
-/// Every parameter as another type.
 struct Cast(DType);
 
 impl ModuleMapper for Cast {
@@ -46,12 +40,7 @@ impl ModuleMapper for Cast {
 }
 
 /// Whether numbers are so many units of the largest apart, at most.
-fn near<const D: usize>(
-    got: Tensor<D>,
-    want: Tensor<D>,
-    unit: f64,
-    units: f64,
-) -> Result<(), Failed> {
+fn near<const D: usize>(got: Tensor<D>, want: Tensor<D>, unit: f64, units: f64) {
     let (got, want) = (numbers(got.cast(DType::F32)), numbers(want));
     let size = want
         .iter()
@@ -61,10 +50,9 @@ fn near<const D: usize>(
     // The largest of several is none that is NaN.
     let is_near = worst <= units * unit && got.iter().all(|number| number.is_finite());
     assert!(is_near, "{:.1} units apart, {units} allowed", worst / unit);
-    Ok(())
 }
 
-fn recurrent(cell: Cell, dtype: DType, unit: f64, device: &Device) -> Result<(), Failed> {
+fn recurrent(cell: Cell, dtype: DType, unit: f64, device: &Device) {
     let model = RecurrentConfig::new(4, 6)
         .with_cell(cell)
         .with_direction(Direction::Both)
@@ -77,12 +65,12 @@ fn recurrent(cell: Cell, dtype: DType, unit: f64, device: &Device) -> Result<(),
     let (got, _) = model
         .map(&mut Cast(dtype))
         .forward(input.cast(dtype), lengths, None);
-    equal(got.dtype(), dtype)?;
+    assert_eq!(got.dtype(), dtype);
     // Inputs, matrices and their product are rounded, and a state carries that on.
     near(got, want, unit, 8.0)
 }
 
-fn fused(dtype: DType, unit: f64, device: &Device) -> Result<(), Failed> {
+fn fused(dtype: DType, unit: f64, device: &Device) {
     const EPSILON: f64 = 1e-5;
     let norm = LayerNormConfig::new(9).with_epsilon(EPSILON).init(device);
     let drawn = TensorData::new(normals("fused-half", 4 * 9, 1.0), [4, 9]);
@@ -92,14 +80,14 @@ fn fused(dtype: DType, unit: f64, device: &Device) -> Result<(), Failed> {
     let input = input.require_grad();
     let want = layer_norm(&norm, EPSILON, wide.clone());
     let got = layer_norm(&norm.map(&mut Cast(dtype)), EPSILON, input.clone());
-    equal(got.dtype(), dtype)?;
+    assert_eq!(got.dtype(), dtype);
     // Rounded once. Cubes are summed below: of a plain sum the gradient is nothing.
-    near(got.clone().inner(), want.clone().inner(), unit, 2.0)?;
+    near(got.clone().inner(), want.clone().inner(), unit, 2.0);
     let by_wide = (want.clone() * want.clone() * want).sum().backward();
     let by_half = (got.clone() * got.clone() * got).sum().backward();
-    let want = wide.grad(&by_wide).ok_or("no gradient")?;
+    let want = wide.grad(&by_wide).expect("no gradient");
     // Three products, each rounded, and what is left of a difference.
-    near(input.grad(&by_half).ok_or("no gradient")?, want, unit, 32.0)?;
+    near(input.grad(&by_half).expect("no gradient"), want, unit, 32.0);
     let module = DropoutConfig::new(0.5).init();
     let ones = Tensor::<2>::ones([4, 9], device).cast(dtype);
     for got in [
@@ -107,25 +95,24 @@ fn fused(dtype: DType, unit: f64, device: &Device) -> Result<(), Failed> {
         add_dropout(&module, ones.zeros_like(), ones.clone()),
         relu_dropout(&module, ones),
     ] {
-        equal(got.dtype(), dtype)?;
+        assert_eq!(got.dtype(), dtype);
         let got = numbers(got.cast(DType::F32));
-        equal(got.iter().all(|number| [0.0, 2.0].contains(number)), true)?;
+        assert!(got.iter().all(|number| [0.0, 2.0].contains(number)));
     }
-    Ok(())
 }
 
-fn gpt(dtype: DType, unit: f64, device: &Device) -> Result<(), Failed> {
+fn gpt(dtype: DType, unit: f64, device: &Device) {
     let model = GptConfig::new(11, 16, 4, 2)
         .with_positions(PositionEncoding::learned(8))
         .init(device);
     let model = drawn(model, 7);
-    let tokens = Tokens::new(&[vec![1, 5, 3, 9, 0], vec![2, 7]], model.limits(), device)?;
+    let tokens = tokens(&[vec![1, 5, 3, 9, 0], vec![2, 7]], model.limits(), device);
     let want = model.forward(&tokens);
     let got = model.map(&mut Cast(dtype)).forward(&tokens);
-    equal(got.dtype(), dtype)?;
+    assert_eq!(got.dtype(), dtype);
     let loss = token_loss(got.clone(), &tokens, 0.1);
-    equal(loss.dtype(), DType::F32)?;
+    assert_eq!(loss.dtype(), DType::F32);
     // Two layers of a dozen operations, each rounded.
-    near(loss, token_loss(want.clone(), &tokens, 0.1), unit, 32.0)?;
+    near(loss, token_loss(want.clone(), &tokens, 0.1), unit, 32.0);
     near(got.slice_dim(1, 0..2), want.slice_dim(1, 0..2), unit, 32.0)
 }

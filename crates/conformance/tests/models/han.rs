@@ -2,23 +2,19 @@
 //! empty has an answer.
 
 use burn::module::Module;
-use burn::optim::GradientsParams;
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{Device, Int, Tensor};
-use libtest_mimic::Failed;
-use zoo_conformance::{Suite, Test};
 use zoo_models::Cell;
 use zoo_models::han::Judged;
-use zoo_models::{Documents, Han, HanConfig, Limits, ModelError};
+use zoo_models::{Documents, Han, HanConfig, Limits};
 use zoo_oracle::Precision;
 
-use crate::support::{self, numbers};
+use crate::support::*;
 
 pub(crate) fn trials(suite: &mut Suite) {
     for cell in [Cell::Gru, Cell::Lstm] {
-        suite.add_training(format!("han/overfits-with-{cell}"), move |device| {
-            overfits(cell, device)
-        });
+        let name = format!("han/overfits-with-{cell}");
+        suite.add_training(name, move |device| overfits(cell, device));
     }
     suite.add_table("han/", TESTS);
 }
@@ -35,12 +31,12 @@ fn config() -> HanConfig {
 
 type Document = Vec<Vec<u32>>;
 
-fn batch(documents: &[Document], device: &Device) -> Result<Documents, Failed> {
+fn batch(documents: &[Document], device: &Device) -> Documents {
     let limits = Limits {
         vocabulary: 9,
         longest: None,
     };
-    Documents::new(documents, limits, device).map_err(|error| error.to_string().into())
+    must(Documents::new(documents, limits, device))
 }
 
 fn four() -> [Document; 4] {
@@ -52,24 +48,21 @@ fn four() -> [Document; 4] {
     ]
 }
 
-/// The loss on four documents of two classes comes near zero.
-fn overfits(cell: Cell, device: &Device) -> Result<(), Failed> {
+fn overfits(cell: Cell, device: &Device) {
     let model: Han = config().with_cell(cell).init(device);
-    let documents = batch(&four(), device)?;
+    let documents = batch(&four(), device);
     let classes = Tensor::<1, Int>::from_data([0, 1, 1, 0], device).reshape([4, 1]);
-    support::overfits_at(0.1, model, |model| {
+    crate::support::overfits(0.1, model, |model| {
         let logits = model.forward(&documents).logits;
         -log_softmax(logits, 1).gather(1, classes.clone()).mean()
     })
 }
 
-fn same(what: &str, got: &[f32], want: &[f32]) -> Result<(), Failed> {
+fn same(what: &str, got: &[f32], want: &[f32]) {
     // Two recurrences and two attentions, one after the other.
-    Precision::F32.backward(8.0).compare(what, got, want)?;
-    Ok(())
+    must(Precision::F32.backward(8.0).compare(what, got, want));
 }
 
-/// Rows of a result on the host.
 fn rows(judged: &Judged, document: usize) -> [Vec<f32>; 3] {
     let own = document..document + 1;
     [
@@ -83,35 +76,34 @@ const TESTS: &[(&str, Test)] = &[
     ("padding-changes-nothing", |device| {
         let model = config().init(device);
         let documents = four();
-        let together = model.forward(&batch(&documents, device)?);
+        let together = model.forward(&batch(&documents, device));
         let [_, sentences, words] = together.word_weights.dims();
         for (at, document) in documents.iter().enumerate() {
-            let alone = batch(std::slice::from_ref(document), device)?;
+            let alone = batch(std::slice::from_ref(document), device);
             let [_, own_sentences, own_words] = alone.dims();
             let [logits, word_weights, sentence_weights] = rows(&model.forward(&alone), 0);
             let got = rows(&together, at);
-            same("logits", &got[0], &logits)?;
+            same("logits", &got[0], &logits);
             // The weights alone, with zeros where the others go on.
             let mut padded = vec![0.0; sentences * words];
             let own = word_weights.chunks_exact(own_words);
             for (sentence, weights) in padded.chunks_exact_mut(words).zip(own) {
                 sentence[..own_words].copy_from_slice(weights);
             }
-            same("word weights", &got[1], &padded)?;
+            same("word weights", &got[1], &padded);
             let mut padded = vec![0.0; sentences];
             padded[..own_sentences].copy_from_slice(&sentence_weights);
-            same("sentence weights", &got[2], &padded)?;
+            same("sentence weights", &got[2], &padded);
         }
-        Ok(())
     }),
     ("weights-are-shares-of-what-is-there", |device| {
         let model = config().init(device);
         let documents = four();
-        let judged = model.forward(&batch(&documents, device)?);
+        let judged = model.forward(&batch(&documents, device));
         for (at, document) in documents.iter().enumerate() {
             let [_, words, sentences] = rows(&judged, at);
             let longest = words.len() / sentences.len();
-            same("of the document", &[sentences.iter().sum()], &[1.0])?;
+            same("of the document", &[sentences.iter().sum()], &[1.0]);
             for (sentence, weights) in words.chunks_exact(longest).enumerate() {
                 let count = document.get(sentence).map_or(0, Vec::len);
                 let there = weights[..count].iter().all(|weight| *weight > 0.0);
@@ -121,66 +113,45 @@ const TESTS: &[(&str, Test)] = &[
                     "document {at}, sentence {sentence}: {weights:?}"
                 );
                 let whole = if count > 0 { 1.0 } else { 0.0 };
-                same("of a sentence", &[weights.iter().sum()], &[whole])?;
+                same("of a sentence", &[weights.iter().sum()], &[whole]);
             }
         }
-        Ok(())
     }),
     ("what-is-empty-has-an-answer", |device| {
         let device = &device.clone().autodiff();
         let model = config().init(device);
-        let documents = batch(&[vec![], vec![vec![1], vec![], vec![2, 3]]], device)?;
+        let documents = batch(&[vec![], vec![vec![1], vec![], vec![2, 3]]], device);
         let judged = model.forward(&documents);
         let [logits, words, sentences] = rows(&judged, 0);
-        let bias = model.classifier.bias.as_ref().ok_or("no bias")?.val();
-        same("no sentences", &logits, &numbers(bias.unsqueeze::<2>()))?;
-        assert!(
-            !words.iter().chain(&sentences).any(|weight| *weight != 0.0),
-            "weights of nothing: {words:?}, {sentences:?}"
-        );
+        let bias = model.classifier.bias.as_ref().expect("no bias").val();
+        same("no sentences", &logits, &numbers(bias.unsqueeze::<2>()));
+        let weights = [words, sentences].concat();
+        assert!(weights.iter().all(|weight| *weight == 0.0), "{weights:?}");
         let [_, words, sentences] = rows(&judged, 1);
         // The sentence without words has a place and no words.
-        same("three sentences", &[sentences.iter().sum()], &[1.0])?;
-        assert!(
-            sentences[1] != 0.0 && words[2..4] == [0.0, 0.0],
-            "an empty sentence: {words:?}, {sentences:?}"
-        );
+        same("three sentences", &[sentences.iter().sum()], &[1.0]);
+        assert_eq!(words[2..4], [0.0, 0.0]);
+        assert_ne!(sentences[1], 0.0);
         let gradients = judged.logits.sum().backward();
-        let gradients = GradientsParams::from_grads(gradients, &model);
-        let embedding = gradients
-            .get::<2>(model.embedding.weight.id)
-            .ok_or("no gradient")?;
-        let embedding = numbers(embedding);
-        assert!(
-            !embedding.iter().any(|x| !x.is_finite()) && !embedding.iter().all(|x| *x == 0.0),
-            "gradients: {embedding:?}"
-        );
+        let embedding = model.embedding.weight.val().grad(&gradients);
+        let embedding = numbers(embedding.expect("a gradient"));
+        assert!(embedding.iter().all(|x| x.is_finite()), "{embedding:?}");
+        assert!(embedding.iter().any(|x| *x != 0.0));
         // Nothing at all, and nothing but an empty sentence.
-        let judged = model.forward(&batch(&[vec![]], device)?);
-        same("nothing", &numbers(judged.logits), &logits)?;
-        let judged = model.forward(&batch(&[vec![vec![]]], device)?);
+        let judged = model.forward(&batch(&[vec![]], device));
+        same("nothing", &numbers(judged.logits), &logits);
+        let judged = model.forward(&batch(&[vec![vec![]]], device));
         let sentences = numbers(judged.sentence_weights);
-        same("an empty sentence alone", &sentences, &[1.0])
+        same("an empty sentence alone", &sentences, &[1.0]);
     }),
     ("a-word-that-is-none-is-named", |device| {
         let model = config().init(device);
         let documents = [vec![vec![1_u32]], vec![vec![2], vec![3, 9]]];
-        match Documents::new(&documents, model.limits(), device) {
-            Err(
-                error @ ModelError::DocumentToken {
-                    document: 1,
-                    sentence: 1,
-                    place: 1,
-                    id: 9,
-                    vocabulary: 9,
-                },
-            ) => match error.to_string().as_str() {
-                "token 9 at place 1 of sentence 1 of document 1 is outside of the vocabulary: it \
-                 has 9 tokens, 0 to 8" => Ok(()),
-                said => Err(format!("it said {said}").into()),
-            },
-            other => Err(format!("{other:?}").into()),
-        }
+        let refused = Documents::new(&documents, model.limits(), device).err();
+        let said = refused.map(|error| error.to_string());
+        let reason = "token 9 at place 1 of sentence 1 of document 1 is outside of the \
+                      vocabulary: it has 9 tokens, 0 to 8";
+        assert_eq!(said.as_deref(), Some(reason));
     }),
     ("it-says-what-it-is", |device| {
         let model = config().init(device);
@@ -194,20 +165,12 @@ const TESTS: &[(&str, Test)] = &[
   parameters                               680";
         let said = model.to_string();
         let plain = |text: &str| -> String { text.split_whitespace().collect() };
-        assert!(plain(&said) == plain(text), "it says\n{said}");
-        assert!(
-            model.parameters() == model.num_params(),
-            "{} parameters",
-            model.parameters()
-        );
+        assert_eq!(plain(&said), plain(text), "{said}");
+        assert_eq!(model.parameters(), model.num_params());
         // 2 documents of 3 sentences of 4 words: 24 words, 6 sentences.
         let words = 2 * 24 * (2 * 3 * 4 * (6 + 4) + (8 * 5 + 5 + 8));
         let sentences = 2 * 6 * (2 * 3 * 3 * (8 + 3) + (6 * 5 + 5 + 6));
-        let flops = model.flops(2, 3, 4);
-        assert!(
-            flops == f64::from(words + sentences + 2 * 2 * 6 * 2),
-            "{flops} FLOPs"
-        );
-        Ok(())
+        let by_hand = f64::from(words + sentences + 2 * 2 * 6 * 2);
+        assert_eq!(model.flops(2, 3, 4), by_hand);
     }),
 ];

@@ -3,7 +3,6 @@
 
 mod classifier;
 mod damaged;
-mod drawn;
 mod encoder;
 mod fused;
 mod generate;
@@ -44,10 +43,10 @@ fn trials(opened: &Opened) -> Vec<Trial> {
     seq2seq::trials(&mut suite);
     suite.add_table("generate/", generate::TESTS);
     weights::trials(&mut suite);
-    suite.trials.extend(damaged::trials());
+    damaged::trials(&mut suite);
     golden::trials(&mut suite);
     for (name, test) in fused::TESTS {
-        suite.add_training(format!("fused/{name}"), test);
+        suite.add_training(format!("fused/{name}"), *test);
     }
     recurrent::trials(&mut suite);
     half::trials(&mut suite, opened);

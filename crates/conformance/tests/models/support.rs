@@ -3,26 +3,42 @@
 use burn::module::Module;
 use burn::optim::{AdamConfig, GradientsParams};
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use libtest_mimic::Failed;
 use zoo_models::weights::Weights;
 use zoo_models::{Generative, Limits, Tokens};
+use zoo_oracle::normals;
 
-pub(crate) use zoo_conformance::{is_refused_with as is_refused, numbers, same};
+pub(crate) use zoo_conformance::is_refused_with as is_refused;
+pub(crate) use zoo_conformance::*;
 
-use crate::drawn::drawn;
 use crate::uncached::same_texts;
 
-/// Whether a model learns a few examples by heart: their loss falls below a fiftieth of a nat.
-pub(crate) fn overfits<M: Module>(model: M, loss: impl Fn(&M) -> Tensor<1>) -> Result<(), Failed> {
-    overfits_at(0.01, model, loss)
+/// The model with numbers drawn by the seed where its own were drawn: matrices so that what
+/// goes through stays as large, vectors of tokens and places smaller. What starts as zeros or
+/// ones stays so.
+///
+/// A device's own random numbers are drawn by all tests that run at the same time, in any
+/// order, so a seed says nothing of what a test gets.
+pub(crate) fn drawn<M: Module>(model: M, seed: u64) -> M {
+    let tensor = |(key, data): (String, TensorData)| {
+        let mut numbers: Vec<f32> = data.try_to_vec().expect("f32");
+        let shape = data.shape().to_vec();
+        let is_vectors = key.contains("embedding") || key.ends_with(".table");
+        let size = match is_vectors {
+            true => 0.3,
+            false => 1.0 / (shape[0] as f64).sqrt(),
+        };
+        if numbers.iter().any(|number| *number != numbers[0]) {
+            numbers = normals(&format!("{seed} {key}"), numbers.len(), size);
+        }
+        (key, TensorData::new(numbers, shape))
+    };
+    let own = tensors(&Weights::of(&model)).into_iter();
+    must(Weights::of_tensors(own.map(tensor).collect::<Vec<_>>()).apply(model))
 }
 
-/// [`overfits`] by larger steps, where these take too many.
-pub(crate) fn overfits_at<M: Module>(
-    rate: f64,
-    model: M,
-    loss: impl Fn(&M) -> Tensor<1>,
-) -> Result<(), Failed> {
+/// Checks that a model learns a few examples by heart: their loss falls below a fiftieth of a
+/// nat, by steps of this learning rate.
+pub(crate) fn overfits<M: Module>(rate: f64, model: M, loss: impl Fn(&M) -> Tensor<1>) {
     const BY_HEART: f32 = 0.02;
     let mut model = drawn(model, 5);
     let mut optimizer = AdamConfig::new().init();
@@ -33,33 +49,43 @@ pub(crate) fn overfits_at<M: Module>(
         model = optimizer.step(rate, model, gradients);
         losses.push(missed.into_scalar::<f32>());
         if losses.last().is_some_and(|loss| *loss < BY_HEART) {
-            return Ok(());
+            return;
         }
     }
-    Err(format!("the loss went this way: {losses:?}").into())
+    panic!("the loss went this way: {losses:?}");
 }
 
-/// Whether two things are equal, with both in the message if not.
-pub(crate) fn equal<T: PartialEq + std::fmt::Debug>(got: T, want: T) -> Result<(), Failed> {
-    assert!(got == want, "{got:?} instead of {want:?}");
-    Ok(())
+pub(crate) fn has_parts(text: String, parts: &[&str]) {
+    assert!(parts.iter().all(|part| text.contains(part)), "{text}");
 }
 
-/// Whether a text has all of these parts.
-pub(crate) fn has_parts<const N: usize>(text: String, parts: [&str; N]) -> Result<(), Failed> {
-    match parts.into_iter().all(|part| text.contains(part)) {
-        true => Ok(()),
-        false => Err(text.into()),
-    }
-}
-
-/// The tensors of these weights with their names.
 pub(crate) fn tensors(weights: &Weights) -> Vec<(String, TensorData)> {
     let tensor = |key: &str| {
         let data = weights.get(key).expect("its own key").clone();
         (key.to_owned(), data)
     };
     weights.keys().map(tensor).collect()
+}
+
+pub(crate) fn tokens<R: AsRef<[u32]>>(rows: &[R], limits: Limits, device: &Device) -> Tokens {
+    must(Tokens::new(rows, limits, device))
+}
+
+pub(crate) fn refuses_tokens<R: AsRef<[u32]>>(
+    rows: &[R],
+    limits: Limits,
+    message: &str,
+    device: &Device,
+) {
+    let refused = Tokens::new(rows, limits, device).err();
+    let said = refused.map(|error| error.to_string());
+    assert_eq!(said.as_deref(), Some(message));
+}
+
+/// Rows without their last token, and without their first: what is given, and what is wanted.
+pub(crate) fn shifted(rows: &[Vec<u32>]) -> [Vec<&[u32]>; 2] {
+    let given = rows.iter().map(|row| &row[..row.len() - 1]);
+    [given.collect(), rows.iter().map(|row| &row[1..]).collect()]
 }
 
 /// A row of tokens beside a longer one, with these behind its end.
@@ -71,10 +97,8 @@ pub(crate) fn beside(row: &[u32], longer: &[u32], behind: &[u32], device: &Devic
 /// Rows of tokens of one length as a tensor.
 pub(crate) fn ids(rows: &[Vec<u32>], device: &Device) -> Tensor<2, Int> {
     let numbers: Vec<i64> = rows.concat().into_iter().map(i64::from).collect();
-    Tensor::from_data(
-        TensorData::new(numbers, [rows.len(), rows[0].len()]),
-        device,
-    )
+    let data = TensorData::new(numbers, [rows.len(), rows[0].len()]);
+    Tensor::from_data(data, device)
 }
 
 /// Checks that a model gives token by token, and several at a time, what it gives for all at
@@ -86,37 +110,36 @@ pub(crate) fn steps_agree<M: Generative>(
     limits: Limits,
     rows: &[Vec<u32>],
     forward: impl Fn(&[usize], &Tokens) -> Tensor<3>,
-    start: impl Fn(&[usize]) -> Result<M::State, Failed>,
-) -> Result<(), Failed> {
+    start: impl Fn(&[usize]) -> M::State,
+) {
     let device = &model.device();
     let part = |of: &[usize], places: std::ops::Range<usize>| {
         let rows = of.iter().map(|row| rows[*row][places.clone()].to_vec());
         ids(&rows.collect::<Vec<_>>(), device)
     };
     let all: Vec<usize> = (0..rows.len()).collect();
-    let at_once = forward(&all, &Tokens::new(rows, limits, device)?);
+    let at_once = forward(&all, &tokens(rows, limits, device));
     for parts in [vec![1; 7], vec![3, 1, 2, 1]] {
-        let mut state = start(&all)?;
+        let mut state = start(&all);
         let mut first = 0;
         for new in parts {
             let got = model.advance(part(&all, first..first + new), &mut state);
             first += new;
             let want = at_once.clone().slice_dim(1, first - 1..first);
-            same(got, want.squeeze_dim(1))
-                .map_err(|error| format!("place {}: {error:?}", first - 1))?;
+            same_as(&format!("place {}", first - 1), got, want.squeeze_dim(1));
         }
     }
     let some = [2, 1, 2];
-    let mut state = start(&all)?;
+    let mut state = start(&all);
     model.advance(part(&all, 0..3), &mut state);
     let mut chosen = model.select(&state, &some);
     assert_eq!(model.rows(&chosen), 3);
-    let mut alone = start(&some)?;
+    let mut alone = start(&some);
     model.advance(part(&some, 0..3), &mut alone);
     for place in 3..5 {
         let next = || part(&some, place..place + 1);
         let [got, want] = [&mut chosen, &mut alone].map(|state| model.advance(next(), state));
-        same(got, want)?;
+        same(got, want);
     }
-    same_texts(model, limits, forward, start)
+    same_texts(model, limits, forward, start);
 }

@@ -1,70 +1,68 @@
 //! A model that is a function of the text so far: every text can be written down.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
-use burn::tensor::{Device, Int, Tensor, TensorData};
-use libtest_mimic::Failed;
-use zoo_models::{GenerateConfig, Generated, Generative, Stop, generate};
+use burn::tensor::{Device, Tensor, TensorData};
+use zoo_models::{GenerateConfig, Generated, Limits, Stop, generate};
+
+use crate::support::must;
+use crate::uncached::{Text, Uncached};
 
 /// A model that is a function of the text so far.
 pub(crate) struct Toy {
-    device: Device,
-    vocabulary: usize,
-    longest: Option<usize>,
+    pub(crate) model: Uncached<Box<dyn Fn(&[Text]) -> Tensor<2>>>,
     logit: fn(&[u32], u32) -> f64,
     /// The rows of each call of `advance`.
-    pub(crate) rows: RefCell<Vec<usize>>,
+    pub(crate) rows: Rc<RefCell<Vec<usize>>>,
 }
 
-/// The token that ends a toy's texts.
 pub(crate) const END: u32 = 0;
 
 impl Toy {
     pub(crate) fn new(vocabulary: usize, logit: fn(&[u32], u32) -> f64, device: &Device) -> Self {
-        Self {
+        let rows = Rc::new(RefCell::default());
+        let counted: Rc<RefCell<Vec<usize>>> = Rc::clone(&rows);
+        let on = device.clone();
+        let logits = move |texts: &[Text]| {
+            counted.borrow_mut().push(texts.len());
+            let mut logits = vec![];
+            for text in texts {
+                logits
+                    .extend((0..vocabulary as u32).map(|token| logit(&text.tokens, token) as f32));
+            }
+            Tensor::from_data(TensorData::new(logits, [texts.len(), vocabulary]), &on)
+        };
+        let model = Uncached {
+            limits: Limits {
+                vocabulary,
+                longest: None,
+            },
             device: device.clone(),
-            vocabulary,
-            longest: None,
-            logit,
-            rows: RefCell::default(),
-        }
+            logits: Box::new(logits) as Box<dyn Fn(&[Text]) -> Tensor<2>>,
+        };
+        Self { model, logit, rows }
     }
 
-    /// The same with so many positions.
-    pub(crate) fn with_longest(self, longest: usize) -> Self {
-        Self {
-            longest: Some(longest),
-            ..self
-        }
+    pub(crate) fn with_longest(mut self, longest: usize) -> Self {
+        self.model.limits.longest = Some(longest);
+        self
     }
 
-    /// Continues prompts.
-    pub(crate) fn texts(
-        &self,
-        prompts: &[&[u32]],
-        config: &GenerateConfig,
-    ) -> Result<Vec<Vec<Generated>>, Failed> {
-        let state = vec![vec![]; prompts.len()];
-        generate(self, state, prompts, config).map_err(|error| error.to_string().into())
+    pub(crate) fn texts(&self, prompts: &[&[u32]], config: &GenerateConfig) -> Vec<Vec<Generated>> {
+        let state = vec![Text::default(); prompts.len()];
+        must(generate(&self.model, state, prompts, config))
     }
 
-    /// The best continuation of each.
-    pub(crate) fn best(
-        &self,
-        prompts: &[&[u32]],
-        config: &GenerateConfig,
-    ) -> Result<Vec<Generated>, Failed> {
-        let first = |texts: &Vec<Generated>| texts.first().cloned();
-        let texts = self.texts(prompts, config)?;
-        let best: Option<Vec<_>> = texts.iter().map(first).collect();
-        best.ok_or_else(|| "a row without a text".into())
+    pub(crate) fn best(&self, prompts: &[&[u32]], config: &GenerateConfig) -> Vec<Generated> {
+        let texts = self.texts(prompts, config).into_iter();
+        texts.map(|mut texts| texts.remove(0)).collect()
     }
 
     /// The logarithm of each token's probability after a text.
     pub(crate) fn logs(&self, text: &[u32]) -> Vec<f64> {
-        let logits: Vec<f64> = (0..self.vocabulary as u32)
-            .map(|token| (self.logit)(text, token))
-            .collect();
+        let tokens = 0..self.model.limits.vocabulary as u32;
+        let logits: Vec<f64> = tokens.map(|token| (self.logit)(text, token)).collect();
         let sum: f64 = logits.iter().map(|logit| logit.exp()).sum();
         logits.iter().map(|logit| logit - sum.ln()).collect()
     }
@@ -103,55 +101,6 @@ impl Toy {
         }
         done.sort_by(|a, b| b.score.total_cmp(&a.score));
         done
-    }
-}
-
-impl Generative for Toy {
-    type State = Vec<Vec<u32>>;
-
-    fn vocabulary(&self) -> usize {
-        self.vocabulary
-    }
-
-    fn longest(&self) -> Option<usize> {
-        self.longest
-    }
-
-    fn device(&self) -> Device {
-        self.device.clone()
-    }
-
-    fn rows(&self, state: &Self::State) -> usize {
-        state.len()
-    }
-
-    fn advance(&self, tokens: Tensor<2, Int>, state: &mut Self::State) -> Tensor<2> {
-        let [rows, new] = tokens.dims();
-        assert_eq!(rows, state.len());
-        self.rows.borrow_mut().push(rows);
-        let ids: Vec<u32> = tokens
-            .into_data()
-            .iter::<i64>()
-            .map(|id| id as u32)
-            .collect();
-        for (text, ids) in state.iter_mut().zip(ids.chunks(new)) {
-            text.extend(ids);
-            let is_short = self.longest.is_none_or(|longest| text.len() <= longest);
-            assert!(is_short, "{text:?} has no positions");
-        }
-        let of_text = |text: &Vec<u32>| {
-            let logit = |token| (self.logit)(text, token) as f32;
-            (0..self.vocabulary as u32).map(logit).collect::<Vec<_>>()
-        };
-        let logits: Vec<f32> = state.iter().flat_map(of_text).collect();
-        Tensor::from_data(
-            TensorData::new(logits, [rows, self.vocabulary]),
-            &self.device,
-        )
-    }
-
-    fn select(&self, state: &Self::State, rows: &[usize]) -> Self::State {
-        rows.iter().map(|row| state[*row].clone()).collect()
     }
 }
 

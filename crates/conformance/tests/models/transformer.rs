@@ -2,17 +2,14 @@
 
 use burn::module::Module;
 use burn::tensor::Device;
-use libtest_mimic::Failed;
 use zoo_attention::mechanisms::{Fixed, LocalP, Strided};
 use zoo_attention::{Mechanism, MechanismConfig};
-use zoo_conformance::{Suite, Test, differs_from_full};
 use zoo_models::{
     Activation, ModelError, Norm, PositionEncoding, Tokens, TransformerConfig, Tying, token_loss,
 };
 use zoo_oracle::{Mask, small_for_tests};
 
-use crate::drawn::drawn;
-use crate::support::{beside, equal, has_parts, is_refused, numbers, overfits, same, steps_agree};
+use crate::support::*;
 
 pub(crate) fn trials(suite: &mut Suite) {
     suite.add_table("transformer/", TESTS);
@@ -31,18 +28,13 @@ pub(crate) fn trials(suite: &mut Suite) {
     }
     let small = Mechanism::ALL.map(|mechanism| (mechanism.word(), small_for_tests(mechanism)));
     // Sizes that follow from the length, which padding must not change.
+    let fixed = Fixed {
+        block: None,
+        summary: 1,
+    };
     let by_length = [
-        (
-            "strided-by-length",
-            MechanismConfig::Strided(Strided { stride: None }),
-        ),
-        (
-            "fixed-by-length",
-            MechanismConfig::Fixed(Fixed {
-                block: None,
-                summary: 1,
-            }),
-        ),
+        ("strided-by-length", Strided { stride: None }.into()),
+        ("fixed-by-length", fixed.into()),
     ];
     for (name, mechanism) in small.into_iter().chain(by_length) {
         let name = format!("transformer/padding-changes-nothing-with-{name}");
@@ -116,13 +108,13 @@ fn sources() -> [Vec<u32>; 3] {
     [vec![1, 2, 3, 4, 5, 6], vec![7, 8], vec![4, 4, 1, 8]]
 }
 
-fn learns_by_heart(attentions: Attentions, index: usize, device: &Device) -> Result<(), Failed> {
+fn learns_by_heart(attentions: Attentions, index: usize, device: &Device) {
     // Every tying once, and three activations.
     let activation = [Activation::Relu, Activation::Swiglu, Activation::Gelu][index];
     let tying = [Tying::Decoder, Tying::None, Tying::All][index];
     let mechanisms = attentions.map(small_for_tests);
-    differs_from_full(&mechanisms[0], 4, [6; 2], Mask::Full, device)?;
-    differs_from_full(&mechanisms[1], 4, [3; 2], Mask::Causal, device)?;
+    differs_from_full(&mechanisms[0], 4, [6; 2], Mask::Full, device);
+    differs_from_full(&mechanisms[1], 4, [3; 2], Mask::Causal, device);
     let model = one_vocabulary(mechanisms)
         .with_d_model(32)
         .with_d_feed_forward(Some(64))
@@ -133,28 +125,20 @@ fn learns_by_heart(attentions: Attentions, index: usize, device: &Device) -> Res
         .with_norm(Norm::Pre)
         .with_tying(tying)
         .init(device);
+    let source = tokens(&sources(), model.source_limits(), device);
     // The first token of each target is the same: the source alone knows the others.
     let targets = [vec![0, 5, 3, 9], vec![0, 7], vec![0, 2, 6]];
-    let given = targets.each_ref().map(|row| row[..row.len() - 1].to_vec());
-    let wanted = targets.each_ref().map(|row| row[1..].to_vec());
-    let source = Tokens::new(&sources(), model.source_limits(), device)?;
-    let given = Tokens::new(&given, model.target_limits(), device)?;
-    let wanted = Tokens::new(&wanted, model.target_limits(), device)?;
-    overfits(model, |model| {
+    let [given, wanted] =
+        shifted(&targets).map(|rows| tokens(&rows, model.target_limits(), device));
+    overfits(0.01, model, |model| {
         token_loss(model.forward(&source, &given), &wanted, 0.0)
-    })
+    });
 }
 
-/// Token by token, and several at a time, gives what all at once give.
-fn steps(
-    attentions: Attentions,
-    norm: Norm,
-    positions: PositionEncoding,
-    device: &Device,
-) -> Result<(), Failed> {
+fn steps(attentions: Attentions, norm: Norm, positions: PositionEncoding, device: &Device) {
     let mechanisms = attentions.map(small_for_tests);
-    differs_from_full(&mechanisms[0], 4, [6; 2], Mask::Full, device)?;
-    differs_from_full(&mechanisms[1], 4, [7; 2], Mask::Causal, device)?;
+    differs_from_full(&mechanisms[0], 4, [6; 2], Mask::Full, device);
+    differs_from_full(&mechanisms[1], 4, [7; 2], Mask::Causal, device);
     let model = config(mechanisms)
         .with_norm(norm)
         .with_positions(positions)
@@ -162,10 +146,10 @@ fn steps(
     let model = drawn(model, 11);
     let source = |rows: &[usize]| {
         let rows: Vec<Vec<u32>> = rows.iter().map(|row| sources()[*row].clone()).collect();
-        Tokens::new(&rows, model.source_limits(), device).expect("rows of the vocabulary")
+        tokens(&rows, model.source_limits(), device)
     };
     let forward = |rows: &[usize], target: &Tokens| model.forward(&source(rows), target);
-    let start = |rows: &[usize]| Ok(model.start(&source(rows))?);
+    let start = |rows: &[usize]| must(model.start(&source(rows)));
     // All as long, and longer than a source.
     let targets = [
         vec![0, 5, 3, 3, 9, 1, 7],
@@ -177,43 +161,40 @@ fn steps(
 
 /// A pair beside a longer one, whatever is behind its ends, is what it is alone. The
 /// mechanism is tried wherever it can be.
-fn padding_changes_nothing(mechanism: MechanismConfig, device: &Device) -> Result<(), Failed> {
-    let everywhere = config([(); 3].map(|()| mechanism));
-    let mut config = everywhere.clone();
-    // Not across, or not ahead either.
-    if let Err(ModelError::Mechanism { field, .. }) = config.check() {
-        if field == "encoder_attention" {
-            config = config.with_encoder_attention(MechanismConfig::from(Mechanism::Flash));
-        }
-        config = config.with_cross_attention(MechanismConfig::from(Mechanism::Flash));
-    }
+fn padding_changes_nothing(mechanism: MechanismConfig, device: &Device) {
+    let config = wherever_it_can_be(config([mechanism; 3]));
     differs_from_full(
         &config.spec.encoder_attention,
         4,
         [9; 2],
         Mask::Full,
         device,
-    )?;
-    differs_from_full(
-        &config.spec.decoder_attention,
-        4,
-        [9; 2],
-        Mask::Causal,
-        device,
-    )?;
-    let model = drawn(config.try_init(device)?, 3);
+    );
+    differs_from_full(&mechanism, 4, [9; 2], Mask::Causal, device);
+    let model = drawn(must(config.try_init(device)), 3);
     let source = [3, 1, 4, 1, 5, 0, 2, 6, 5];
     let target = [2, 7, 1, 8, 2, 8, 1, 0, 4];
     let alone = model.forward(
-        &Tokens::new(&[source], model.source_limits(), device)?,
-        &Tokens::new(&[target], model.target_limits(), device)?,
+        &tokens(&[source], model.source_limits(), device),
+        &tokens(&[target], model.target_limits(), device),
     );
     let longer = [8, 7, 6, 5, 4, 3, 2, 1, 0, 3, 3, 5, 1];
     let sources = beside(&source, &longer, &[7, 7, 8, 1], device);
     let longer = [9, 9, 8, 2, 4, 5, 1, 6, 10, 0, 7];
     let targets = beside(&target, &longer, &[10, 3], device);
     let both = model.forward(&sources, &targets);
-    same(both.slice_dim(0, 1..2).slice_dim(1, 0..9), alone)
+    same(both.slice_dim(0, 1..2).slice_dim(1, 0..9), alone);
+}
+
+/// The model with flash attention where its mechanism is refused: not across, or not ahead either.
+pub(crate) fn wherever_it_can_be(config: TransformerConfig) -> TransformerConfig {
+    match config.check() {
+        Err(ModelError::Mechanism { field, .. }) if field == "encoder_attention" => config
+            .with_encoder_attention(Mechanism::Flash.into())
+            .with_cross_attention(Mechanism::Flash.into()),
+        Err(ModelError::Mechanism { .. }) => config.with_cross_attention(Mechanism::Flash.into()),
+        _ => config,
+    }
 }
 
 const TESTS: &[(&str, Test)] = &[
@@ -224,24 +205,27 @@ const TESTS: &[(&str, Test)] = &[
             .with_encoder_layers(Some(2))
             .with_decoder_layers(Some(3))
             .with_d_feed_forward(Some(16));
-        let count = |config: TransformerConfig| config.init(device).parameters();
         // Four projections of 8 x 8 and a bias; 8 x 16 and back; a norm.
         let (attention, network, norm) = (4 * (64 + 8), (128 + 16) + (128 + 8), 16);
         let encoder = 2 * (attention + network + 2 * norm) + norm;
         let decoder = 3 * (2 * attention + network + 3 * norm) + norm;
         let layers = encoder + decoder;
         let table = 9 * 8;
-        equal(count(config.clone()), 2 * table + layers)?;
-        equal(config.init(device).num_params(), 2 * table + layers)?;
-        let with = |tying: Tying| count(config.clone().with_tying(tying));
-        equal(with(Tying::None), 3 * table + 9 + layers)?;
-        equal(with(Tying::All), table + layers)?;
-        let without = count(config.clone().with_final_norm(false));
-        equal(without, 2 * table + layers - 2 * norm)?;
-        let learned = config.clone().with_positions(PositionEncoding::learned(5));
-        equal(count(learned), 2 * table + layers + 2 * 5 * 8)?;
-        let additive = config.with_cross_attention(MechanismConfig::from(Mechanism::Additive));
-        equal(count(additive), 2 * table + layers + 3 * 8)
+        let all = 2 * table + layers;
+        assert_eq!(config.init(device).num_params(), all);
+        let config = || config.clone();
+        let learned = PositionEncoding::learned(5);
+        let additive = config().with_cross_attention(Mechanism::Additive.into());
+        for (config, want) in [
+            (config(), all),
+            (config().with_tying(Tying::None), 3 * table + 9 + layers),
+            (config().with_tying(Tying::All), table + layers),
+            (config().with_final_norm(false), all - 2 * norm),
+            (config().with_positions(learned), all + 2 * 5 * 8),
+            (additive, all + 3 * 8),
+        ] {
+            assert_eq!(config.init(device).parameters(), want, "{:?}", config.spec);
+        }
     }),
     ("work-is-counted", |device| {
         let model = TransformerConfig::base(9, 11)
@@ -256,10 +240,8 @@ const TESTS: &[(&str, Test)] = &[
         let across = 2 * (3 * 2 + 4 * 2) * 64 + 12 * 2 * 4 * 4;
         let decoder = own + across + 2 * 3 * 2 * 128;
         let head = 2 * 3 * 8 * 11;
-        equal(
-            model.flops(2, 4, 3),
-            f64::from(2 * (encoder + decoder + head)),
-        )
+        let all = f64::from(2 * (encoder + decoder + head));
+        assert_eq!(model.flops(2, 4, 3), all);
     }),
     ("is-shown-in-a-table", |device| {
         let model = one_vocabulary(LEARNING[1].map(small_for_tests)).with_tying(Tying::All);
@@ -270,87 +252,65 @@ const TESTS: &[(&str, Test)] = &[
             "2 x 16, 4 heads, retention, across additive, relu 24, post-norm",
             "the target embedding's",
         ];
-        has_parts(model.init(device).to_string(), parts)
+        has_parts(model.init(device).to_string(), &parts);
     }),
     ("empty-sequences-have-an-answer", |device| {
-        for mechanism in [
-            Mechanism::Linear.into(),
-            MechanismConfig::LocalP(LocalP { window: 2 }),
-            MechanismConfig::Strided(Strided { stride: None }),
+        let strided = Strided { stride: None }.into();
+        for mechanisms in [
+            [Mechanism::Linear.into(); 3],
+            [LocalP { window: 2 }.into(); 3],
+            [strided, strided, Mechanism::Additive.into()],
         ] {
-            let across = match mechanism {
-                MechanismConfig::Strided(_) => MechanismConfig::from(Mechanism::Additive),
-                ref other => *other,
-            };
-            let model = config([mechanism, mechanism, across]).init(device);
-            let source = Tokens::new(&[vec![], vec![1, 2, 3]], model.source_limits(), device)?;
-            let target = Tokens::new(&[vec![4], vec![]], model.target_limits(), device)?;
+            let model = config(mechanisms).init(device);
+            let source = tokens(&[vec![], vec![1, 2, 3]], model.source_limits(), device);
+            let target = tokens(&[vec![4], vec![]], model.target_limits(), device);
             let said = numbers(model.forward(&source, &target));
-            assert!(
-                !said.iter().any(|number| !number.is_finite()),
-                "{mechanism:?}: {said:?}"
-            );
+            let is_finite = said.iter().all(|number| number.is_finite());
+            assert!(is_finite, "{mechanisms:?}: {said:?}");
         }
-        Ok(())
     }),
     ("all-three-share-their-vectors", |device| {
         let device = &device.clone().autodiff();
-        let mechanisms = [(); 3].map(|()| MechanismConfig::from(Mechanism::Flash));
-        let model = one_vocabulary(mechanisms)
-            .with_tying(Tying::All)
-            .init(device);
+        let config = one_vocabulary([Mechanism::Flash.into(); 3]).with_tying(Tying::All);
+        let model = config.init(device);
         // A token of the source alone has a gradient in the only table there is.
-        let source = Tokens::new(&[[3]], model.source_limits(), device)?;
-        let target = Tokens::new(&[[1]], model.target_limits(), device)?;
+        let source = tokens(&[[3]], model.source_limits(), device);
+        let target = tokens(&[[1]], model.target_limits(), device);
         let said = model.forward(&source, &target).slice_dim(2, 0..1);
         let gradients = said.sum().backward();
         let table = model.target_embedding.weight.val();
-        let gradient = table.grad(&gradients).ok_or("the table has no gradient")?;
+        let gradient = table.grad(&gradients).expect("the table has no gradient");
         let rows = numbers(gradient.abs().sum_dim(1));
         // The target's own token, the source's, and the one that was asked for.
         let touched: Vec<usize> = (0..11).filter(|row| rows[*row] > 0.0).collect();
-        equal(touched, vec![0, 1, 3])
+        assert_eq!(touched, vec![0, 1, 3]);
     }),
     ("what-cannot-go-token-by-token-says-so", |device| {
-        let mechanisms = [
-            MechanismConfig::from(Mechanism::Flash),
-            MechanismConfig::Strided(Strided { stride: None }),
-            MechanismConfig::from(Mechanism::Flash),
-        ];
-        let model = config(mechanisms).init(device);
-        let source = Tokens::new(&sources(), model.source_limits(), device)?;
-        match model.start(&source) {
-            Ok(_) => Err("it decodes".into()),
-            Err(error) => equal(
-                error.to_string().as_str(),
-                "decoder_mechanism: mechanism strided cannot decode token by token: without \
-                 `stride`, it is sqrt(seq_k), which grows while decoding",
-            ),
-        }
+        let strided = Strided { stride: None }.into();
+        let model = config([Mechanism::Flash.into(), strided, Mechanism::Flash.into()]);
+        let model = model.init(device);
+        let source = tokens(&sources(), model.source_limits(), device);
+        let said = model.start(&source).err().map(|error| error.to_string());
+        let reason = "decoder_mechanism: mechanism strided cannot decode token by token: without \
+                      `stride`, it is sqrt(seq_k), which grows while decoding";
+        assert_eq!(said.as_deref(), Some(reason));
     }),
     ("batches-must-fit", |device| {
-        let model = config([(); 3].map(|()| MechanismConfig::from(Mechanism::Flash))).init(device);
-        let source = Tokens::new(&sources(), model.source_limits(), device)?;
-        let target = Tokens::new(&[[1, 2]], model.target_limits(), device)?;
+        let model = config([Mechanism::Flash.into(); 3]).init(device);
+        let source = tokens(&sources(), model.source_limits(), device);
+        let target = tokens(&[[1, 2]], model.target_limits(), device);
         is_refused(
             || model.forward(&source, &target),
             "Transformer: a target must be [batch = 3, seq] as the source is, got [1, 2]",
-        )
+        );
     }),
     ("a-token-of-the-other-vocabulary-is-refused", |device| {
-        let model = config([(); 3].map(|()| MechanismConfig::from(Mechanism::Flash))).init(device);
+        let model = config([Mechanism::Flash.into(); 3]).init(device);
         // The target has a tenth token, the source has not.
-        let tokens = [[1, 10]];
-        Tokens::new(&tokens, model.target_limits(), device)?;
-        let refused = Tokens::new(&tokens, model.source_limits(), device);
-        equal(
-            refused.err(),
-            Some(ModelError::Token {
-                row: 0,
-                place: 1,
-                id: 10,
-                vocabulary: 9,
-            }),
-        )
+        let rows = [[1, 10]];
+        tokens(&rows, model.target_limits(), device);
+        let said = "token 10 at place 1 of row 0 is outside of the vocabulary: it has 9 tokens, 0 \
+                    to 8";
+        refuses_tokens(&rows, model.source_limits(), said, device);
     }),
 ];

@@ -7,15 +7,13 @@ use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::store::KeyRemapper;
 use burn::tensor::{Device, TensorData};
-use libtest_mimic::Failed;
 use zoo_attention::mechanisms::{Additive, MechanismConfig, Performer};
 use zoo_attention::{MultiHeadAttention, MultiHeadAttentionConfig};
-use zoo_conformance::Suite;
 use zoo_models::weights::{Weights, WeightsError};
 
-use crate::support::tensors;
+use crate::support::*;
 
-type Test = fn(&Device, &Path) -> Result<(), Failed>;
+type Test = fn(&Device, &Path);
 
 const TESTS: [(&str, Test); 9] = [
     ("what is written comes back", comes_back),
@@ -32,7 +30,7 @@ const TESTS: [(&str, Test); 9] = [
 pub(crate) fn trials(suite: &mut Suite) {
     for (number, (name, test)) in TESTS.into_iter().enumerate() {
         suite.add(format!("weights/{name}"), move |device| {
-            test(device, &Folder::new(number).0)
+            test(device, &Folder::new(number).0);
         });
     }
 }
@@ -75,46 +73,47 @@ fn numbers(model: &Two) -> Vec<(String, Vec<f32>)> {
         .collect()
 }
 
-fn refused(result: Result<Two, WeightsError>, message: &str) -> Result<(), Failed> {
-    match result {
-        Ok(_) => Err(format!("must be refused: {message}").into()),
-        Err(error) if error.to_string().contains(message) => Ok(()),
-        Err(error) => Err(format!("must say {message:?}, says {error}").into()),
-    }
+fn refused(result: Result<Two, WeightsError>, message: &str) {
+    let error = result.err().map(|error| error.to_string());
+    let is_right = error.as_ref().is_some_and(|error| error.contains(message));
+    assert!(is_right, "must say {message:?}, says {error:?}");
 }
 
-fn comes_back(device: &Device, folder: &Path) -> Result<(), Failed> {
+fn read(path: &Path, device: &Device) -> Result<Two, WeightsError> {
+    Weights::read(path)?.apply(two(device))
+}
+
+fn comes_back(device: &Device, folder: &Path) {
     let model = two(device);
     for name in ["model.safetensors", "model.bpk"] {
         let path = folder.join(name);
-        Weights::of(&model).write(&path)?;
-        let other = two(device);
-        assert_ne!(numbers(&other), numbers(&model), "two draws are alike");
-        let read = Weights::read(&path)?.apply(other)?;
+        must(Weights::of(&model).write(&path));
+        assert_ne!(
+            numbers(&two(device)),
+            numbers(&model),
+            "two draws are alike"
+        );
+        let read = must(read(&path, device));
         assert_eq!(numbers(&read), numbers(&model), "{name}");
     }
-    let left = fs::read_dir(folder)?.count();
+    let left = must(fs::read_dir(folder)).count();
     assert_eq!(left, 2, "nothing is left lying beside the files");
-    Ok(())
 }
 
-fn is_not_written_over(device: &Device, folder: &Path) -> Result<(), Failed> {
+fn is_not_written_over(device: &Device, folder: &Path) {
     for name in ["model.safetensors", "model.bpk"] {
         let path = folder.join(name);
         let (old, new) = (two(device), two(device));
-        Weights::of(&old).write(&path)?;
+        must(Weights::of(&old).write(&path));
         let error = Weights::of(&new).write(&path).expect_err("it is there");
         assert!(matches!(error, WeightsError::Exists { .. }), "{error}");
-        let kept = Weights::read(&path)?.apply(two(device))?;
-        assert_eq!(numbers(&kept), numbers(&old));
-        Weights::of(&new).replace(&path)?;
-        let replaced = Weights::read(&path)?.apply(two(device))?;
-        assert_eq!(numbers(&replaced), numbers(&new));
+        assert_eq!(numbers(&must(read(&path, device))), numbers(&old));
+        must(Weights::of(&new).replace(&path));
+        assert_eq!(numbers(&must(read(&path, device))), numbers(&new));
     }
-    Ok(())
 }
 
-fn needs_a_format(device: &Device, folder: &Path) -> Result<(), Failed> {
+fn needs_a_format(device: &Device, folder: &Path) {
     for name in ["model", "model.onnx", "model.pt"] {
         let error = Weights::of(&two(device)).write(folder.join(name));
         let error = error.expect_err("no format of ours");
@@ -125,96 +124,81 @@ fn needs_a_format(device: &Device, folder: &Path) -> Result<(), Failed> {
     assert!(error.to_string().contains("none.safetensors"), "{error}");
     let error = Weights::read(folder.join("none.pt")).expect_err("not there");
     assert!(matches!(error, WeightsError::File { .. }), "{error}");
-    Ok(())
 }
 
-fn is_named(device: &Device, _: &Path) -> Result<(), Failed> {
-    let model = || two(device);
-    /// What becomes of a key: its name, and another shape perhaps; or it is gone.
-    type Change = fn(&str) -> Option<(String, Option<Vec<usize>>)>;
-    let changed = |change: Change| {
-        let all = tensors(&Weights::of(&model())).into_iter();
-        let tensor = |(key, data): (String, TensorData)| {
-            let (name, shape) = change(&key)?;
-            let zeros = |shape: Vec<usize>| TensorData::zeros::<f32, _>(shape);
-            Some((name, shape.map_or(data, zeros)))
-        };
-        Weights::of_tensors(all.filter_map(tensor).collect::<Vec<_>>())
+fn is_named(device: &Device, _: &Path) {
+    let changed = |change: fn(&mut Vec<(String, TensorData)>)| {
+        let mut all = tensors(&Weights::of(&two(device)));
+        change(&mut all);
+        Weights::of_tensors(all).apply(two(device))
     };
-
-    let missing = changed(|key| (key != "first.bias").then(|| (key.to_owned(), None)));
-    refused(missing.apply(model()), "key first.bias is missing")?;
-    let misspelt = changed(|key| Some((key.replace("first.bias", "frist.bias"), None)));
-    refused(
-        misspelt.apply(model()),
-        "key first.bias is missing: is it frist.bias?",
-    )?;
-    let turned = changed(|key| {
-        let shape = (key == "first.weight").then(|| vec![4, 3]);
-        Some((key.to_owned(), shape))
+    let missing = changed(|all| all.retain(|(key, _)| key != "first.bias"));
+    refused(missing, "key first.bias is missing");
+    let misspelt = changed(|all| {
+        let keys = all.iter_mut().map(|(key, _)| key);
+        keys.for_each(|key| *key = key.replace("first.bias", "frist.bias"));
     });
-    let message = "key first.weight must be [3, 4], got [4, 3]";
-    refused(turned.apply(model()), message)?;
-    let mut more = tensors(&Weights::of(&model()));
-    more.push(("third.bias".to_owned(), TensorData::new(vec![0.0_f32], [1])));
-    let more = Weights::of_tensors(more);
-    refused(more.apply(model()), "the model has no third.bias")?;
-    let whole = changed(|key| Some((key.to_owned(), None)));
-    assert!(whole.apply(model()).is_ok(), "nothing is wrong with these");
-    Ok(())
+    refused(misspelt, "key first.bias is missing: is it frist.bias?");
+    let turned = changed(|all| {
+        let weights = all.iter_mut().filter(|(key, _)| key == "first.weight");
+        weights.for_each(|(_, data)| *data = TensorData::zeros::<f32, _>([4, 3]));
+    });
+    refused(turned, "key first.weight must be [3, 4], got [4, 3]");
+    let more = changed(|all| {
+        all.push(("third.bias".to_owned(), TensorData::new(vec![0.0_f32], [1])));
+    });
+    refused(more, "the model has no third.bias");
+    must(changed(|_| {}));
 }
 
-fn no_part_is_enough(device: &Device, folder: &Path) -> Result<(), Failed> {
+fn no_part_is_enough(device: &Device, folder: &Path) {
     for name in ["model.safetensors", "model.bpk"] {
         let whole = folder.join(name);
-        Weights::of(&two(device)).write(&whole)?;
-        let bytes = fs::read(&whole)?;
+        must(Weights::of(&two(device)).write(&whole));
+        let bytes = must(fs::read(&whole));
         let part = folder.join(format!("part-{name}"));
         for length in (0..bytes.len()).step_by(7).chain([bytes.len() - 1]) {
-            fs::write(&part, &bytes[..length])?;
-            let read = Weights::read(&part).and_then(|weights| weights.apply(two(device)));
-            refused(read, "not a whole")?;
+            must(fs::write(&part, &bytes[..length]));
+            refused(read(&part, device), "not a whole");
         }
     }
     let path = folder.join("model.pt");
-    fs::write(&path, b"PK\x03\x04 and then nothing that torch.save wrote")?;
-    let read = Weights::read(&path).and_then(|weights| weights.apply(two(device)));
-    refused(read, "not a whole PyTorch file")
+    let bytes = b"PK\x03\x04 and then nothing that torch.save wrote";
+    must(fs::write(&path, bytes));
+    refused(read(&path, device), "not a whole PyTorch file");
 }
 
-fn changes_are_noticed(device: &Device, folder: &Path) -> Result<(), Failed> {
+fn changes_are_noticed(device: &Device, folder: &Path) {
     for name in ["model.safetensors", "model.bpk"] {
         let path = folder.join(name);
-        Weights::of(&two(device)).write(&path)?;
-        let mut bytes = fs::read(&path)?;
+        must(Weights::of(&two(device)).write(&path));
+        let mut bytes = must(fs::read(&path));
         let last = bytes.len() - 2;
         bytes[last] ^= 1;
-        fs::write(&path, bytes)?;
-        let read = Weights::read(&path).and_then(|weights| weights.apply(two(device)));
-        refused(read, "the numbers have changed since they were written")?;
+        must(fs::write(&path, bytes));
+        let message = "the numbers have changed since they were written";
+        refused(read(&path, device), message);
     }
-    Ok(())
 }
 
-fn is_renamed(device: &Device, _: &Path) -> Result<(), Failed> {
+fn is_renamed(device: &Device, _: &Path) {
     let model = two(device);
-    let names = KeyRemapper::new().add_pattern(r"^first\.", "encoder.0.")?;
-    let renamed = Weights::of(&model).renamed(&names)?;
+    let names = must(KeyRemapper::new().add_pattern(r"^first\.", "encoder.0."));
+    let renamed = must(Weights::of(&model).renamed(&names));
     assert!(renamed.get("encoder.0.weight").is_some());
     let message = "key first.weight is missing";
-    refused(renamed.clone().apply(two(device)), message)?;
-    let back = KeyRemapper::new().add_pattern(r"^encoder\.0\.", "first.")?;
-    let read = renamed.renamed(&back)?.apply(two(device))?;
+    refused(renamed.clone().apply(two(device)), message);
+    let back = must(KeyRemapper::new().add_pattern(r"^encoder\.0\.", "first."));
+    let read = must(must(renamed.renamed(&back)).apply(two(device)));
     assert_eq!(numbers(&read), numbers(&model));
 
-    let same = KeyRemapper::new().add_pattern(r"^(first|second)\.", "only.")?;
+    let same = must(KeyRemapper::new().add_pattern(r"^(first|second)\.", "only."));
     let error = Weights::of(&model).renamed(&same).expect_err("two weights");
     let message = "keys first.weight and second.weight would both be only.weight";
     assert_eq!(error.to_string(), message);
-    Ok(())
 }
 
-fn is_converted(device: &Device, _: &Path) -> Result<(), Failed> {
+fn is_converted(device: &Device, _: &Path) {
     use burn::tensor::DType;
 
     let model = two(device);
@@ -223,13 +207,13 @@ fn is_converted(device: &Device, _: &Path) -> Result<(), Failed> {
         let all: Vec<_> = all.map(|(key, data)| (key, change(data))).collect();
         Weights::of_tensors(all).apply(two(device))
     };
-    let read = converted(|data| data.convert_dtype(DType::F64))?;
+    let read = must(converted(|data| data.convert_dtype(DType::F64)));
     assert_eq!(numbers(&read), numbers(&model));
     let truths = |data: TensorData| {
         let shape = data.shape().to_vec();
         TensorData::new(vec![true; shape.iter().product()], shape)
     };
-    refused(converted(truths), "must hold F32, got Bool")
+    refused(converted(truths), "must hold F32, got Bool");
 }
 
 #[derive(Module, Debug)]
@@ -239,35 +223,32 @@ struct Layers {
 }
 
 /// Parameters of a mechanism were fields of the attention module, without `params`.
-fn former_names(device: &Device, _: &Path) -> Result<(), Failed> {
+fn former_names(device: &Device, _: &Path) {
     let attention = |mechanism: MechanismConfig| {
         MultiHeadAttentionConfig::new(8, 2)
             .with_mechanism(mechanism)
             .init(device)
     };
+    let performer = Performer {
+        redraw: Some(4),
+        ..Performer::default()
+    };
     let layers = || Layers {
         additive: attention(Additive {}.into()),
-        performer: attention(
-            Performer {
-                redraw: Some(4),
-                ..Performer::default()
-            }
-            .into(),
-        ),
+        performer: attention(performer.into()),
     };
     let model = layers();
     let weights = Weights::of(&model);
-    let names = KeyRemapper::new().add_pattern(r"\.params\.", ".")?;
-    let former = weights.clone().renamed(&names)?;
+    let names = must(KeyRemapper::new().add_pattern(r"\.params\.", "."));
+    let former = must(weights.clone().renamed(&names));
     assert!(former.get("additive.vector").is_some());
-    let moved = weights
-        .keys()
-        .filter(|key| former.get(key).is_none())
-        .count();
-    assert!(moved > 1, "the features of performer have another name too");
-    let read = Weights::of(&former.apply(layers())?);
+    let moved = weights.keys().filter(|key| former.get(key).is_none());
+    assert!(
+        moved.count() > 1,
+        "the features of performer have another name too"
+    );
+    let read = Weights::of(&must(former.apply(layers())));
     for key in weights.keys() {
         assert_eq!(read.get(key), weights.get(key), "{key}");
     }
-    Ok(())
 }

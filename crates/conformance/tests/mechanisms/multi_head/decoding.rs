@@ -1,20 +1,18 @@
 //! The module one place after the other, and what it remembers.
 
-use burn::tensor::{Device, Distribution, Tensor};
-use libtest_mimic::Failed;
+use burn::tensor::{Device, Tensor};
 use zoo_attention::mechanisms::{LocalM, LocalP};
 use zoo_attention::{
     CannotDecode, Mechanism, MechanismConfig, MultiHeadAttention, MultiHeadAttentionConfig,
     MultiHeadError, Pattern, Positions,
 };
-
-use zoo_conformance::{Test, differs_from_full, is_refused, same};
+use zoo_conformance::*;
 use zoo_oracle::{Mask, SMALL_HEADS, SMALL_SEQUENCE, small_for_tests};
 
-use super::shared;
+use super::{by_steps, shared, to_itself};
 
 /// One place after the other gives what all at once give, or says that it cannot.
-pub(super) fn decodes(mechanism: Mechanism, device: &Device) -> Result<(), Failed> {
+pub(super) fn decodes(mechanism: Mechanism, device: &Device) {
     let mechanism = small_for_tests(mechanism);
     let config = MultiHeadAttentionConfig::new(8, SMALL_HEADS)
         .with_kv_heads(shared(&mechanism))
@@ -32,97 +30,67 @@ pub(super) fn decodes(mechanism: Mechanism, device: &Device) -> Result<(), Faile
             .with_temperature(temperature)
             .with_softcap(softcap);
         match config.try_init(device) {
-            Ok(attention) => decodes_as(&attention, &mechanism, device)?,
+            Ok(attention) => decodes_as(&attention, &mechanism, device),
             Err(MultiHeadError::Unsupported { .. }) if support.is_err() => {}
-            Err(error) => return Err(error.to_string().into()),
+            Err(error) => panic!("{error}"),
         }
     }
-    Ok(())
 }
 
-fn decodes_as(
-    attention: &MultiHeadAttention,
-    mechanism: &MechanismConfig,
-    device: &Device,
-) -> Result<(), Failed> {
+fn decodes_as(attention: &MultiHeadAttention, mechanism: &MechanismConfig, device: &Device) {
+    use Mechanism as M;
+    let name = mechanism.mechanism();
     let mut cache = match attention.decode_cache(2) {
-        Ok(cache) => cache,
-        Err(error)
-            if matches!(
-                mechanism.mechanism(),
-                Mechanism::BigBird | Mechanism::LocalP | Mechanism::Lsh
-            ) =>
-        {
+        Err(error) if matches!(name, M::BigBird | M::LocalP | M::Lsh) => {
             return cannot(&error, mechanism);
         }
-        Err(error) => return Err(error.to_string().into()),
+        cache => must(cache),
     };
-    differs_from_full(mechanism, SMALL_HEADS, [7; 2], Mask::Causal, device)?;
-    let x = Tensor::<3>::random([2, 7, 8], Distribution::Normal(0.0, 1.0), device);
-    let places = (0..7).map(|at| {
-        let place = x.clone().slice_dim(1, at..at + 1);
-        attention.step(place, &mut cache)
-    });
-    let by_step = Tensor::cat(places.collect(), 1);
-    let at_once = attention.forward(x.clone(), x.clone(), x.clone(), Pattern::Causal);
-    same(by_step, at_once.clone())?;
+    differs_from_full(mechanism, SMALL_HEADS, [7; 2], Mask::Causal, device);
+    let x = normal([2, 7, 8], device);
+    let at_once = to_itself(attention, &x, Pattern::Causal);
+    same(by_steps(attention, &x, &mut cache), at_once.clone());
 
     // The first ones at once, then one by one; and once more the last.
-    let mut cache = attention
-        .decode_cache(1)
-        .map_err(|error| error.to_string())?;
-    let mut parts = vec![attention.prefill(x.clone().slice_dim(1, 0..5), &mut cache)];
-    for at in 5..7 {
-        parts.push(attention.step(x.clone().slice_dim(1, at..at + 1), &mut cache));
-    }
-    same(Tensor::cat(parts, 1), at_once.clone())?;
-    let last = at_once.slice_dim(1, 6..7);
+    let mut cache = must(attention.decode_cache(1));
+    let first = attention.prefill(x.clone().slice_dim(1, 0..5), &mut cache);
+    let rest = by_steps(attention, &x, &mut cache);
+    same(Tensor::cat(vec![first, rest], 1), at_once.clone());
+    let evicts = matches!(
+        name,
+        M::SlidingWindow | M::LocalM | M::Linear | M::Performer | M::Retention
+    );
     match cache.rewind(6) {
-        Ok(()) => same(attention.step(x.slice_dim(1, 6..7), &mut cache), last),
-        // A window or a state has forgotten what there was.
-        Err(error) if forgets(mechanism) => {
-            let message = format!(
-                "a cache of {} cannot go back to 6 of 7 places",
-                mechanism.mechanism()
-            );
-            match error.to_string().starts_with(&message) && cache.len() == 7 {
-                true => Ok(()),
-                false => Err(error.to_string().into()),
-            }
+        // A window or a state has lost what there was.
+        Err(error) if evicts => {
+            let message = format!("a cache of {name} cannot go back to 6 of 7 places");
+            assert!(error.to_string().starts_with(&message), "{error}");
+            assert_eq!(cache.len(), 7);
         }
-        Err(error) => Err(error.to_string().into()),
+        rewound => {
+            must(rewound);
+            same(
+                by_steps(attention, &x, &mut cache),
+                at_once.slice_dim(1, 6..7),
+            );
+        }
     }
 }
 
-fn forgets(mechanism: &MechanismConfig) -> bool {
-    matches!(
-        mechanism.mechanism(),
-        Mechanism::SlidingWindow
-            | Mechanism::LocalM
-            | Mechanism::Linear
-            | Mechanism::Performer
-            | Mechanism::Retention
-    )
-}
-
-/// Whether an error says of a mechanism that it cannot decode.
-fn cannot(error: &CannotDecode, mechanism: &MechanismConfig) -> Result<(), Failed> {
+fn cannot(error: &CannotDecode, mechanism: &MechanismConfig) {
     let name = mechanism.mechanism();
-    let Err(reason) = mechanism.capabilities().decoding else {
-        return Err(format!("{name} is declared to decode, and does not: {error}").into());
-    };
+    let reason = mechanism
+        .capabilities()
+        .decoding
+        .expect_err("declared to decode");
     let message = format!("mechanism {name} cannot decode token by token: {reason}");
-    match error.to_string() == message {
-        true => Ok(()),
-        false => Err(error.to_string().into()),
-    }
+    assert_eq!(error.to_string(), message);
 }
 
 pub(super) const TESTS: &[(&str, Test)] = &[
     ("memory-is-projected-once", |device| {
-        let draw =
-            |seq: usize| Tensor::<3>::random([2, seq, 12], Distribution::Normal(0.0, 1.0), device);
-        let (query, memory) = (draw(5), draw(SMALL_SEQUENCE));
+        let query = normal([2, 5, 12], device);
+        let memory = normal([2, SMALL_SEQUENCE, 12], device);
         let padded = Pattern::key_lengths(vec![SMALL_SEQUENCE, 4]);
         for mechanism in Mechanism::ALL {
             // One looks back, and there is no back here; one has no keys but its queries.
@@ -131,7 +99,7 @@ pub(super) const TESTS: &[(&str, Test)] = &[
             }
             let small = small_for_tests(mechanism);
             let sizes = [5, SMALL_SEQUENCE];
-            differs_from_full(&small, SMALL_HEADS, sizes, Mask::Full, device)?;
+            differs_from_full(&small, SMALL_HEADS, sizes, Mask::Full, device);
             let attention = MultiHeadAttentionConfig::new(12, SMALL_HEADS)
                 .with_mechanism(small)
                 .init(device);
@@ -139,26 +107,20 @@ pub(super) const TESTS: &[(&str, Test)] = &[
             for pattern in [Pattern::Full, padded.clone()] {
                 let (key, value) = (memory.clone(), memory.clone());
                 let want = attention.forward(query.clone(), key, value, pattern.clone());
-                same(
-                    attention.recall(query.clone(), &kept, pattern.clone()),
-                    want,
-                )
-                .map_err(|error| format!("{mechanism}: {error:?}"))?;
+                let got = attention.recall(query.clone(), &kept, pattern.clone());
+                same_as(mechanism.word(), got, want);
             }
         }
-        Ok(())
     }),
     ("memory-is-recalled-from-any-place-on", |device| {
-        let draw =
-            |seq: usize| Tensor::<3>::random([2, seq, 12], Distribution::Normal(0.0, 1.0), device);
-        let memory = draw(5);
+        let memory = normal([2, 5, 12], device);
         // More queries than keys: the last are beyond every window.
-        let query = draw(9);
-        let mechanisms = [
-            MechanismConfig::LocalM(LocalM { window: 1 }),
-            MechanismConfig::LocalM(LocalM { window: 0 }),
-            MechanismConfig::from(Mechanism::Flash),
-            MechanismConfig::LocalP(LocalP { window: 1 }),
+        let query = normal([2, 9, 12], device);
+        let mechanisms: [MechanismConfig; 9] = [
+            LocalM { window: 1 }.into(),
+            LocalM { window: 0 }.into(),
+            Mechanism::Flash.into(),
+            LocalP { window: 1 }.into(),
             Mechanism::Linear.into(),
             Mechanism::Performer.into(),
             Mechanism::Additive.into(),
@@ -180,43 +142,37 @@ pub(super) const TESTS: &[(&str, Test)] = &[
                     first += new;
                     part
                 });
-                same(Tensor::cat(parts.to_vec(), 1), want)
-                    .map_err(|error| format!("{mechanism:?}, {pattern:?}: {error:?}"))?;
+                let case = format!("{mechanism:?}, {pattern:?}");
+                same_as(&case, Tensor::cat(parts.to_vec(), 1), want);
             }
         }
-        Ok(())
     }),
     ("a-cache-is-filled-from-the-first-place-on", |device| {
         let attention = MultiHeadAttentionConfig::new(8, 2).init(device);
-        let mut cache = attention.decode_cache(4).map_err(|e| e.to_string())?;
+        let mut cache = must(attention.decode_cache(4));
         attention.step(Tensor::zeros([1, 1, 8], device), &mut cache);
         is_refused(
-            || attention.prefill(Tensor::zeros([1, 2, 8], device), &mut cache.clone()),
+            || attention.prefill(Tensor::zeros([1, 2, 8], device), &mut cache),
             "multi-head attention: a cache is filled from the first place on, this one has 1",
-        )
+        );
     }),
     ("a-cache-of-another-mechanism-is-refused", |device| {
         let of = |mechanism: Mechanism| {
             let config = MultiHeadAttentionConfig::new(8, 2).with_mechanism(mechanism.into());
             config.init(device)
         };
-        let cache = of(Mechanism::Linear).decode_cache(1);
-        let cache = cache.map_err(|error| error.to_string())?;
-        let (flash, place) = (of(Mechanism::Flash), Tensor::<3>::zeros([1, 1, 8], device));
+        let mut cache = must(of(Mechanism::Linear).decode_cache(1));
         is_refused(
-            || flash.step(place.clone(), &mut cache.clone()),
+            || of(Mechanism::Flash).step(Tensor::zeros([1, 1, 8], device), &mut cache),
             "multi-head attention: a cache of linear was given to flash",
-        )
+        );
     }),
     ("sizes-that-follow-the-length-cannot-decode", |device| {
         for mechanism in [Mechanism::Strided, Mechanism::Fixed] {
             let mechanism = MechanismConfig::from(mechanism);
             let config = MultiHeadAttentionConfig::new(8, 2).with_mechanism(mechanism);
-            match config.init(device).decode_cache(1) {
-                Ok(_) => return Err(format!("{mechanism:?} decodes").into()),
-                Err(error) => cannot(&error, &mechanism)?,
-            }
+            let decoded = config.init(device).decode_cache(1);
+            cannot(&decoded.err().expect("the length changes"), &mechanism);
         }
-        Ok(())
     }),
 ];
