@@ -20,19 +20,15 @@ pub fn catalogue() -> Vec<Problem> {
         causal("causal-more-keys", [1, 2, 4, 6, 4]),
         // The first two queries see nothing.
         causal("causal-more-queries", [1, 2, 6, 4, 4]),
-        Problem::new("window", [2, 2, 7, 7, 4]).with_mask(Mask::Window { left: 2, right: 1 }),
+        Problem::new("window", [2, 2, 7, 7, 4]).with_mask(window(2, 1)),
         // The first queries are level with no key, and see those that reach them.
-        Problem::new("window-more-queries", [1, 2, 8, 5, 4])
-            .with_mask(Mask::Window { left: 0, right: 2 }),
+        Problem::new("window-more-queries", [1, 2, 8, 5, 4]).with_mask(window(0, 2)),
         // Several tiles of keys and of queries, none of them full, none a power of two.
         causal("several-tiles", [1, 2, 150, 210, 20])
             .with_kv_heads(1)
             .with_d_value(24),
         Problem::new("window-and-lengths", [2, 1, 300, 300, 16]).with_mask(Mask::All(vec![
-            Mask::Window {
-                left: 40,
-                right: 25,
-            },
+            window(40, 25),
             Mask::KeyLengths(vec![290, 7]),
         ])),
         // One example has no key at all.
@@ -68,7 +64,7 @@ pub fn catalogue() -> Vec<Problem> {
         // The first keys of each stretch are seen by all after them.
         Problem::new("sparse-transformer", [1, 2, 230, 230, 16]).with_mask(Mask::All(vec![
             Mask::Causal,
-            Mask::Any(vec![Mask::Window { left: 15, right: 0 }, Mask::Strided(16)]),
+            Mask::Any(vec![window(15, 0), Mask::Strided(16)]),
         ])),
         // The last block is cut short, and has one of its three summaries.
         Problem::new("fixed", [1, 2, 222, 222, 16]).with_mask(Mask::All(vec![
@@ -86,14 +82,10 @@ pub fn catalogue() -> Vec<Problem> {
         Problem::new("monotonic-more-keys", [1, 2, 70, 200, 8]).with_mask(Mask::Monotonic(30)),
         // The first queries have no place among the keys, and see nothing.
         Problem::new("function", [1, 2, 13, 9, 4]).with_mask(Mask::PowersOfTwo),
-        Problem::new("function-in-a-window", [2, 1, 150, 150, 8]).with_mask(Mask::All(vec![
-            Mask::PowersOfTwo,
-            Mask::Window { left: 70, right: 0 },
-        ])),
-        Problem::new("longformer", [1, 2, 9, 9, 4]).with_mask(Mask::Any(vec![
-            Mask::Window { left: 1, right: 1 },
-            Mask::Global(vec![0, 5]),
-        ])),
+        Problem::new("function-in-a-window", [2, 1, 150, 150, 8])
+            .with_mask(Mask::All(vec![Mask::PowersOfTwo, window(70, 0)])),
+        Problem::new("longformer", [1, 2, 9, 9, 4])
+            .with_mask(Mask::Any(vec![window(1, 1), Mask::Global(vec![0, 5])])),
         Problem::new("bigbird-blocks", [1, 2, 270, 270, 16])
             .with_mask(Mask::Blocks {
                 size: 32,
@@ -142,10 +134,7 @@ pub fn catalogue() -> Vec<Problem> {
             .with_d_value(12),
         Problem::new("bias-of-all-heads", [2, 2, 300, 290, 16])
             .with_bias([1, 1, 300, 290])
-            .with_mask(Mask::Window {
-                left: 40,
-                right: 25,
-            }),
+            .with_mask(window(40, 25)),
         // Fewer KV heads than heads.
         causal("grouped-heads", [2, 6, 5, 5, 4]).with_kv_heads(2),
         Problem::new("multi-query", [2, 4, 3, 7, 4])
@@ -158,10 +147,7 @@ pub fn catalogue() -> Vec<Problem> {
         // What benches compare mechanisms on, there at many lengths.
         Problem::new("layer", [1, 8, 128, 128, 64]),
         causal("layer-causal", [1, 8, 128, 128, 64]),
-        Problem::new("layer-window", [1, 8, 160, 160, 64]).with_mask(Mask::Window {
-            left: 128,
-            right: 128,
-        }),
+        Problem::new("layer-window", [1, 8, 160, 160, 64]).with_mask(window(128, 128)),
         causal("decode-step", [1, 8, 1, 256, 64]),
         // Two queries a head, whose keys are more than one task's; few of them for one.
         Problem::new("decode-in-parts", [2, 4, 2, 1000, 20])
@@ -181,10 +167,7 @@ pub fn catalogue() -> Vec<Problem> {
 pub fn only_measured() -> Vec<Problem> {
     vec![
         Problem::new("layer-16-heads", [1, 16, 128, 128, 64]),
-        Problem::new("layer-window-512", [1, 16, 128, 128, 64]).with_mask(Mask::Window {
-            left: 512,
-            right: 512,
-        }),
+        Problem::new("layer-window-512", [1, 16, 128, 128, 64]).with_mask(window(512, 512)),
     ]
 }
 
@@ -196,6 +179,10 @@ pub fn find(name: &str) -> Option<Problem> {
 
 fn causal(name: &'static str, sizes: [usize; 5]) -> Problem {
     Problem::new(name, sizes).with_mask(Mask::Causal)
+}
+
+fn window(left: usize, right: usize) -> Mask {
+    Mask::Window { left, right }
 }
 
 impl Problem {

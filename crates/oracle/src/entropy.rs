@@ -9,7 +9,7 @@
 use crate::formula::Formula;
 use crate::oracle::{add_row, dot, solve, vector};
 use crate::problem::{Inputs, Problem};
-use crate::score::Row;
+use crate::scores::Row;
 
 /// What [`entropy`] finds.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,7 +77,7 @@ pub fn entropy(problem: &Problem, inputs: &Inputs, upstream: &[f64]) -> Entropie
 mod tests {
     use super::*;
     use crate::catalogue;
-    use crate::differences::{assert_close, differences};
+    use crate::differences::{CLOSE, assert_near, differences};
 
     #[test]
     fn four_alike_are_two_bits() {
@@ -104,8 +104,8 @@ mod tests {
             };
             let found = entropy(&problem, &inputs, &upstream);
             let [d_query, d_key, ..] = differences(&inputs, loss);
-            assert_close(problem.name, "d_query", &found.d_query, &d_query);
-            assert_close(problem.name, "d_key", &found.d_key, &d_key);
+            assert_near(CLOSE, problem.name, "d_query", &found.d_query, &d_query);
+            assert_near(CLOSE, problem.name, "d_key", &found.d_key, &d_key);
         }
     }
 }

@@ -10,8 +10,9 @@
 //! and softmax attention of these keys. Which hash a query has is told, and judged: it
 //! must be nearest to the query but for what `f32` rounds.
 
-use crate::oracle::{Answer, Keys, dot, solve_by_softmax, vector};
+use crate::oracle::{Answer, dot, vector};
 use crate::problem::{Inputs, Problem};
+use crate::scores::solve_by_scores;
 
 /// How queries are hashed, and what came of it.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,25 +73,18 @@ pub(crate) fn solve_by_hashing(
         })
         .collect();
 
-    let mut answer = solve_by_softmax(problem, inputs, queries, &|row: usize| {
+    let mut answer = solve_by_scores(problem, inputs, queries, Some(&keys), &|row, seen| {
         let own = row % seq;
-        let hidden = problem.hidden_from(row);
-        let mut seen = Vec::new();
-        for chunk_of in &chunks[row / seq] {
-            let count = seq.div_ceil(hashing.bucket);
+        let sees_own = seen.contains(&own);
+        let count = seq.div_ceil(hashing.bucket);
+        let is_near = |chunk_of: &Vec<usize>, j: usize| {
             let before = (chunk_of[own] + count - 1) % count;
-            let with = |&j: &usize| chunk_of[j] == chunk_of[own] || chunk_of[j] == before;
-            seen.extend((0..seq).filter(with));
-        }
-        seen.sort_unstable();
-        seen.dedup();
-        seen.retain(|&j| j != own && !hidden[j]);
-        if seen.is_empty() && !hidden[own] {
+            chunk_of[j] == chunk_of[own] || chunk_of[j] == before
+        };
+        let rounds = &chunks[row / seq];
+        seen.retain(|&j| j != own && rounds.iter().any(|chunk_of| is_near(chunk_of, j)));
+        if seen.is_empty() && sees_own {
             seen.push(own);
-        }
-        Keys {
-            numbers: Some(&keys),
-            seen,
         }
     });
 

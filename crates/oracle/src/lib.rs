@@ -3,8 +3,8 @@
 //! - [`catalogue()`]: named problems;
 //! - [`solve`]: the oracle, plain `f64` loops that yield the result, the weights
 //!   and the gradients. It shares no code with what it checks. Of problems too
-//!   large for that, [`solve_for`] solves a sample of the queries;
-//! - [`central_differences`]: an independent check of the oracle's own gradients;
+//!   large for that, [`solve_for`] solves a sample of the queries. Its own tests check
+//!   gradients by central differences;
 //! - [`entropy`]: how spread out the weights are, with its gradients;
 //! - [`small_for_tests`]: every mechanism at sizes that short sequences show it by, what sets it
 //!   apart from full attention ([`Difference`]) and what it refuses ([`Input`]);
@@ -12,6 +12,7 @@
 //! - [`Precision`] and [`Tolerance`]: how far a backend may be off, and why.
 
 mod catalogue;
+#[cfg(test)]
 mod differences;
 mod dropped;
 mod entropy;
@@ -19,19 +20,16 @@ mod formula;
 mod hashed;
 mod mask;
 mod mechanisms;
-mod one;
 mod oracle;
 mod predicted;
 mod problem;
 mod products;
 mod recurrent;
-mod sample;
-mod score;
+mod scores;
 mod small;
 mod tolerance;
 
 pub use catalogue::{catalogue, find, only_measured};
-pub use differences::central_differences;
 pub use entropy::{Entropies, entropy};
 pub use formula::{Features, Formula};
 pub use hashed::Hashing;

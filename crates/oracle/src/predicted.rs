@@ -1,14 +1,9 @@
-//! Attention around predicted places, by its definition, in `f64`, with its gradients by
-//! hand:
+//! Where queries look that predict a place, with gradients by hand:
 //!
 //! ```text
 //! u_i  = tanh(q_i·W)          z_i = v·u_i          p_i = S / (1 + exp(-z_i))
-//! a_ij = softmax(s_ij)        over the keys j that query i sees with |j - p_i| <= window
-//! g_ij = exp(-(j - p_i)² / 2σ²)                    σ = window / 2
-//! o_i  = Σ_j f_ij a_ij g_ij v_j                    zero when i sees nothing
+//! g_ij = exp(-(j - p_i)² / 2σ²)                    σ = window / 2, for |j - p_i| <= window
 //!
-//! da_ij = f_ij g_ij do_i · v_j
-//! ds_ij = a_ij (da_ij - Σ_j a_ij da_ij)
 //! dp_i  = Σ_j a_ij da_ij (j - p_i) / σ²
 //! dz_i  = dp_i p_i (1 - p_i / S)
 //! dv    = Σ_i dz_i u_i
@@ -16,134 +11,116 @@
 //! dq_i  = W dy_i              besides what comes from the scores
 //! ```
 //!
-//! with scores, their gradients and the `f` of dropout as those of softmax attention, and
-//! `S` the number of keys of the example.
+//! with `S` the number of keys of the example, and `a` and `da` as in attention by scores.
 
-use crate::oracle::{Answer, Terms, add, add_row, dot, factor, largest, vector};
-use crate::problem::{Inputs, Problem};
-use crate::score::{Row, Score, bias_place};
+use crate::formula::Formula;
+use crate::oracle::{Answer, add_row, dot, matrix_of, times, vector};
+use crate::problem::Problem;
+use crate::scores::Row;
 
-/// Solves `problem` for some of its queries, with the vectors and matrices of all heads.
-pub(crate) fn solve_by_places(
-    problem: &Problem,
-    [vectors, matrices]: [&[f32]; 2],
-    window: usize,
-    inputs: &Inputs,
-    queries: &[usize],
-) -> Answer {
-    let (d_head, d_value, seq_k) = (problem.d_head, problem.d_value, problem.seq_k);
-    let (scale, slopes) = (problem.scale(), problem.slopes());
-    let square = (window as f64 / 2.0).powi(2);
-    let mut answer = Answer::empty(problem, inputs, queries.len());
-    let mut terms = Terms::default();
-    let mut bias_squares = vec![0.0; inputs.bias.len()];
+/// The place that one query predicts.
+pub(crate) struct Prediction {
+    head: usize,
+    v: Vec<f64>,
+    matrix: Vec<Vec<f64>>,
+    u: Vec<f64>,
+    p: f64,
+    /// Of the place by `z`.
+    slope: f64,
+    window: f64,
+}
 
-    for (at, &row_of_query) in queries.iter().enumerate() {
-        let row = Row::of(problem, row_of_query);
-        let query = vector(&inputs.query, row_of_query, d_head);
-        let upstream = vector(&inputs.upstream, row_of_query, d_value);
-        let key = |j: usize| vector(&inputs.key, row.first_key + j, d_head);
-        let value = |j: usize| vector(&inputs.value, row.first_key + j, d_value);
-
-        // Where this query looks.
-        let v = vector(vectors, row.head, d_head);
-        let matrix: Vec<Vec<f64>> = (0..d_head)
-            .map(|x| vector(matrices, row.head * d_head + x, d_head))
-            .collect();
-        let mut product = vec![0.0; d_head];
-        for (x, row) in query.iter().zip(&matrix) {
-            add(&mut product, *x, row);
-        }
-        let u: Vec<f64> = product.iter().map(|x| x.tanh()).collect();
-        let keys = problem.mask.keys_of(row.example, seq_k) as f64;
+impl Prediction {
+    /// `None` where the problem has no such places.
+    pub(crate) fn of(problem: &Problem, row: &Row, query: &[f64]) -> Option<Self> {
+        let Formula::Predicted {
+            vectors,
+            matrices,
+            window,
+        } = &problem.formula
+        else {
+            return None;
+        };
+        let v = vector(vectors, row.head, query.len());
+        let matrix = matrix_of(matrices, row.head, query.len());
+        let u: Vec<f64> = times(query, &matrix).iter().map(|x| x.tanh()).collect();
+        let keys = problem.mask.keys_of(row.example, problem.seq_k) as f64;
         let share = 1.0 / (1.0 + (-dot(&v, &u)).exp());
         let p = keys * share;
-        let away = |j: usize| j as f64 - p;
+        Some(Self {
+            head: row.head,
+            v,
+            matrix,
+            u,
+            p,
+            slope: p * (1.0 - share),
+            window: *window as f64,
+        })
+    }
 
-        for &j in &row.seen {
-            let to_the_edge = (away(j).abs() - window as f64).abs();
-            answer.margin = answer.margin.min(to_the_edge);
-        }
-        let seen: Vec<usize> = (row.seen.iter().copied())
-            .filter(|&j| away(j).abs() <= window as f64)
-            .collect();
-        let scores: Vec<Score> = (seen.iter())
-            .map(|&j| {
-                let product = scale * dot(&query, &key(j));
-                Score::of(problem, inputs, &slopes, row.place(j), product)
-            })
-            .collect();
-        let top = (scores.iter().map(|made| made.score)).fold(f64::NEG_INFINITY, f64::max);
-        let sum: f64 = scores.iter().map(|made| (made.score - top).exp()).sum();
-        // What is known of one key: its softmax, how much of it is left, and the gradient by
-        // the softmax.
-        let known: Vec<[f64; 3]> = (seen.iter().zip(&scores))
-            .map(|(&j, made)| {
-                let near = (-away(j).powi(2) / (2.0 * square)).exp();
-                let d_soft = factor(problem, row.place(j)) * near * dot(&upstream, &value(j));
-                [(made.score - top).exp() / sum, near, d_soft]
-            })
-            .collect();
-        let mean: f64 = known.iter().map(|[soft, _, d_soft]| soft * d_soft).sum();
+    fn away(&self, j: usize) -> f64 {
+        j as f64 - self.p
+    }
 
+    fn square(&self) -> f64 {
+        (self.window / 2.0).powi(2)
+    }
+
+    /// Leaves the keys within the window. Returns how far the closest key is from its edge.
+    pub(crate) fn see(&self, keys: &mut Vec<usize>) -> f64 {
+        let to_the_edge = |j: &usize| (self.away(*j).abs() - self.window).abs();
+        let margin = keys.iter().map(to_the_edge).fold(f64::INFINITY, f64::min);
+        keys.retain(|&j| self.away(j).abs() <= self.window);
+        margin
+    }
+
+    /// The share of a key's weight that is left.
+    pub(crate) fn near(&self, j: usize) -> f64 {
+        (-self.away(j).powi(2) / (2.0 * self.square())).exp()
+    }
+
+    /// A place of size p is rounded by p units, and the exponent of a key that is away from it by
+    /// so many times more.
+    pub(crate) fn part(&self, j: usize) -> f64 {
+        self.p * self.away(j).abs() / self.square()
+    }
+
+    /// Adds the gradients by what the place is predicted from, `a_ij da_ij` being given for each
+    /// key.
+    pub(crate) fn add_gradients(
+        &self,
+        d_near: impl Iterator<Item = (usize, f64)>,
+        query: &[f64],
+        at: usize,
+        answer: &mut Answer,
+    ) {
         let (mut d_place, mut d_place_terms) = (0.0, 0.0);
-        for ((&j, made), [soft, near, d_soft]) in seen.iter().zip(&scores).zip(&known) {
-            // A place of size p is rounded by p units, and the exponent of a key that is away
-            // from it by so many times more.
-            let of_place = p * away(j).abs() / square;
-            let part = made.largest_part.max(of_place);
-            answer.largest_score = answer.largest_score.max(part);
-
-            answer.weights[at * seq_k + j] = soft * near;
-            let kept = factor(problem, row.place(j)) * soft * near;
-            let place = row.first_key + j;
-            add_row(&mut answer.context, at, kept, &value(j));
-            add_row(&mut answer.d_value, place, kept, &upstream);
-            let d_score = soft * (d_soft - mean);
-            if let Some(at) = bias_place(problem, row.place(j)) {
-                answer.d_bias[at] += d_score;
-                bias_squares[at] += (soft * d_soft).powi(2);
-            }
-            let d_product = scale * made.bend * d_score;
-            add_row(&mut answer.d_key, place, d_product, &query);
-            add_row(&mut answer.d_query, at, d_product, &key(j));
-            d_place += soft * d_soft * away(j) / square;
-            d_place_terms += (soft * d_soft * away(j) / square).abs();
-            let term = (soft * d_soft).abs();
-            terms.d_bias = terms.d_bias.max(term);
-            let term = scale.abs() * term;
-            terms.d_query = terms.d_query.max(term * largest(&inputs.key));
-            terms.d_key = terms.d_key.max(term * largest(&inputs.query));
+        for (j, d_near) in d_near {
+            let d = d_near * self.away(j) / self.square();
+            d_place += d;
+            d_place_terms += d.abs();
         }
-
-        let slope = p * (1.0 - share);
+        let (d_z, d_z_terms) = (d_place * self.slope, d_place_terms * self.slope);
         // Made of exponentials, the tanh of a small number is rounded like 1.
-        terms.d_vector = terms.d_vector.max(d_place_terms * slope);
-        add_row(&mut answer.d_vector, row.head, d_place * slope, &u);
-        let bent: Vec<f64> = v.iter().zip(&u).map(|(v, u)| v * (1.0 - u * u)).collect();
-        for (x, matrix_row) in matrix.iter().enumerate() {
-            let into = (row.head * d_head + x) * d_head;
-            add(
-                &mut answer.d_matrix[into..][..d_head],
-                query[x] * d_place * slope,
-                &bent,
-            );
-            answer.d_query[at * d_head + x] += d_place * slope * dot(matrix_row, &bent);
-            let sizes = (matrix_row.iter().zip(&bent)).map(|(w, b)| (w * b).abs());
-            let term = d_place_terms * slope * sizes.sum::<f64>();
-            terms.d_query = terms.d_query.max(term);
+        answer.terms.d_vector = answer.terms.d_vector.max(d_z_terms);
+        add_row(&mut answer.d_vector, self.head, d_z, &self.u);
+        let bent: Vec<f64> = (self.v.iter().zip(&self.u))
+            .map(|(v, u)| v * (1.0 - u * u))
+            .collect();
+        for (x, row) in self.matrix.iter().enumerate() {
+            let row_of_matrix = self.head * query.len() + x;
+            add_row(&mut answer.d_matrix, row_of_matrix, query[x] * d_z, &bent);
+            answer.d_query[at * query.len() + x] += d_z * dot(row, &bent);
+            let sizes = row.iter().zip(&bent).map(|(w, b)| (w * b).abs());
+            let term = d_z_terms * sizes.sum::<f64>();
+            answer.terms.d_query = answer.terms.d_query.max(term);
         }
     }
-    let of_bias = bias_squares.into_iter().map(f64::sqrt);
-    terms.d_bias = of_bias.fold(terms.d_bias, f64::max);
-    answer.terms = terms;
-    answer
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::{Formula, Mask, solve};
+    use crate::{Formula, Inputs, Mask, Problem, solve};
 
     /// A network that says nothing predicts the middle; all keys are alike.
     #[test]

@@ -15,7 +15,7 @@
 use crate::formula::Features;
 use crate::oracle::{Answer, add, add_row, dot, vector};
 use crate::problem::{Inputs, Problem};
-use crate::score::Row;
+use crate::scores::Row;
 
 /// Solves `problem` for some of its queries by `features`, or, where there are none, by
 /// the products themselves, forgotten by `decays`.

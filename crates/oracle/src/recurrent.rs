@@ -75,11 +75,7 @@ impl RecurrentProblem {
 
     /// Numbers to compute with; they are numbers of `f32` too.
     pub fn draw(&self) -> RecurrentInputs {
-        let mut draw = Draw::named(self.name);
-        let mut normals = |count: usize, spread: f64| -> Vec<f64> {
-            let drawn = draw.normals(count, spread);
-            drawn.into_iter().map(f64::from).collect()
-        };
+        let mut normals = normals(self.name);
         let (batch, passes) = (self.lengths.len(), self.backward.len());
         let gates = passes * self.gates() * self.d_hidden;
         let states = batch * passes * self.d_hidden;
@@ -101,18 +97,14 @@ impl RecurrentProblem {
 
     /// Weights of a loss, one for each number that comes out.
     pub fn draw_upstream(&self) -> RecurrentAnswer {
-        let mut draw = Draw::named(&format!("upstream of {}", self.name));
-        let mut normals = |count: usize| -> Vec<f64> {
-            let drawn = draw.normals(count, 1.0);
-            drawn.into_iter().map(f64::from).collect()
-        };
+        let mut normals = normals(&format!("upstream of {}", self.name));
         let states = self.lengths.len() * self.backward.len() * self.d_hidden;
         RecurrentAnswer {
-            outputs: normals(self.seq * states),
-            hidden: normals(states),
+            outputs: normals(self.seq * states, 1.0),
+            hidden: normals(states, 1.0),
             cell: match self.unit {
                 Unit::Gru => vec![],
-                Unit::Lstm => normals(states),
+                Unit::Lstm => normals(states, 1.0),
             },
         }
     }
@@ -203,6 +195,14 @@ impl RecurrentProblem {
             hidden: each(|inputs| &mut inputs.hidden),
             cell: each(|inputs| &mut inputs.cell),
         }
+    }
+}
+
+fn normals(name: &str) -> impl FnMut(usize, f64) -> Vec<f64> + use<> {
+    let mut draw = Draw::named(name);
+    move |count, spread| {
+        let drawn = draw.normals(count, spread);
+        drawn.into_iter().map(f64::from).collect()
     }
 }
 
