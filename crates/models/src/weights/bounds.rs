@@ -18,10 +18,6 @@ const SHARED: u128 = 16;
 /// A tensor larger than its file is either not there or a view that repeats what is there: a
 /// stride of 0 turns four bytes into any number of them. A dimension larger than the file is only
 /// possible beside one of 0, and no loop over it would end.
-///
-/// # Errors
-///
-/// [`WeightsError::TooLarge`] with the first that is too large.
 pub(super) fn check<'a>(
     path: &Path,
     file_len: u64,
@@ -67,11 +63,7 @@ fn bytes_of(shape: &[usize], dtype: DType) -> Option<u128> {
 
 /// Whether every entry of a zip archive is as large as it is stored. PyTorch does not compress
 /// what it saves, and a compressed entry can become a thousand times its size.
-///
-/// # Errors
-///
-/// [`WeightsError::TooLarge`] with the first that would grow beyond the file, and
-/// [`WeightsError::File`] if it cannot be read. A file that is no archive is none of its business.
+/// A file that is no archive is none of its business.
 pub(super) fn check_archive(path: &Path, file_len: u64) -> Result<(), WeightsError> {
     let file = File::open(path).map_err(|source| super::file::file_error(path, source))?;
     let Ok(mut archive) = ZipArchive::new(BufReader::new(file)) else {

@@ -3,14 +3,14 @@
 //! A file is read to its end before any of it is used, and written beside its place before
 //! it is put there. What is written here carries a checksum of its numbers.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use burn::store::burn_pack::{AtomicFile, Error as PackError, Reader, Writer};
 use burn::store::{ModuleStore, PytorchStore, bridge};
 use burn::tensor::{Bytes, DType, TensorData};
-use safetensors::{Dtype, SafeTensors, View};
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
 
 use super::{Held, Weights, WeightsError, bounds};
 
@@ -129,8 +129,9 @@ impl Weights {
                     .map_err(failed)
             }
             Format::Safetensors => {
-                let views: Vec<_> = (self.tensors.iter())
-                    .map(|(key, held)| Ok((key, DataView::of(key, &held.data)?)))
+                let views = self.tensors.iter();
+                let views: Vec<_> = views
+                    .map(|(key, held)| Ok((key, view(path, key, &held.data)?)))
                     .collect::<Result<_, WeightsError>>()?;
                 let metadata = HashMap::from([(CHECKSUM.to_owned(), self.checksum())]);
                 let (beside, reserved) = AtomicFile::create(path).map_err(failed)?;
@@ -228,49 +229,6 @@ fn of_pytorch(path: &Path, file_len: u64) -> Result<BTreeMap<String, Held>, Weig
     Ok(tensors)
 }
 
-/// Numbers as `safetensors` wants to see them.
-struct DataView<'a> {
-    dtype: Dtype,
-    shape: Vec<usize>,
-    data: &'a TensorData,
-}
-
-impl<'a> DataView<'a> {
-    fn of(key: &str, data: &'a TensorData) -> Result<Self, WeightsError> {
-        let kinds = DTYPES.iter().find(|(_, own)| *own == data.dtype());
-        let Some((dtype, _)) = kinds else {
-            return Err(WeightsError::Kind {
-                key: key.to_owned(),
-                expected: "numbers that safetensors has".to_owned(),
-                got: format!("{:?}", data.dtype()),
-            });
-        };
-        Ok(Self {
-            dtype: *dtype,
-            shape: data.shape().to_vec(),
-            data,
-        })
-    }
-}
-
-impl View for DataView<'_> {
-    fn dtype(&self) -> Dtype {
-        self.dtype
-    }
-
-    fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        Cow::Borrowed(self.data.as_bytes())
-    }
-
-    fn data_len(&self) -> usize {
-        self.data.as_bytes().len()
-    }
-}
-
 const DTYPES: [(Dtype, DType); 8] = [
     (Dtype::F64, DType::F64),
     (Dtype::F32, DType::F32),
@@ -285,4 +243,16 @@ const DTYPES: [(Dtype, DType); 8] = [
 fn dtype_of(dtype: Dtype) -> Option<DType> {
     let found = DTYPES.iter().find(|(other, _)| *other == dtype);
     found.map(|(_, own)| *own)
+}
+
+/// A tensor as `safetensors` writes it.
+fn view<'a>(path: &Path, key: &str, data: &'a TensorData) -> Result<TensorView<'a>, WeightsError> {
+    let known = DTYPES.iter().find(|(_, own)| *own == data.dtype());
+    let (dtype, _) = known.ok_or_else(|| WeightsError::Kind {
+        key: key.to_owned(),
+        expected: "numbers that safetensors has".to_owned(),
+        got: format!("{:?}", data.dtype()),
+    })?;
+    TensorView::new(*dtype, data.shape().to_vec(), data.as_bytes())
+        .map_err(|error| file_error(path, std::io::Error::other(error)))
 }

@@ -2,7 +2,7 @@
 
 use super::matrix::turned;
 use super::{Import, are_equal};
-use crate::weights::{Held, Weights, WeightsError};
+use crate::weights::{Weights, WeightsError};
 
 /// Names that wrappers put before all others.
 const WRAPPERS: [&str; 2] = ["_orig_mod.", "transformer."];
@@ -27,36 +27,32 @@ pub fn gpt2(weights: Weights) -> Result<Weights, WeightsError> {
     );
     import.leave_out(|key| is_tied && key == "lm_head.weight");
 
-    let layers = import.layers("h.");
-    let lies = match import
-        .from
-        .get("h.0.attn.c_attn.weight")
-        .map(|data| data.shape())
-    {
-        Some(shape) if shape.len() == 2 && shape[1] == 3 * shape[0] => Lies::AsPublished,
-        _ => Lies::AsLinear,
-    };
+    let first = import.from.get("h.0.attn.c_attn.weight");
+    // As they were published, matrices are `[from, to]`; those of `nn.Linear` are `[to, from]`.
+    let is_published = first.is_some_and(|data| match data.shape()[..] {
+        [from, to] => to == 3 * from,
+        _ => false,
+    });
     import.keep("wte.weight", "embedding.weight")?;
-    if import.has("wpe.weight") {
-        import.keep("wpe.weight", "positions.table")?;
-    }
-    for layer in 0..layers {
+    import.keep_any("wpe.weight", "positions.table")?;
+    for layer in 0..import.layers("h.") {
         let (from, to) = (format!("h.{layer}"), format!("layers.{layer}"));
-        let mut matrix = |from_name: &str, to_name: Option<&str>| {
-            let from = format!("{from}.{from_name}");
-            lies.turn_to_linear(&mut import, &from)?;
-            match to_name {
-                Some(name) => import.linear(&from, &format!("{to}.{name}")),
-                None => {
-                    let [weight, bias] = ["weight", "bias"].map(|part| format!("{from}.{part}"));
-                    import.projections(&weight, &bias, &format!("{to}.attention"))
-                }
+        for (name, own) in [
+            ("attn.c_attn", "attention"),
+            ("attn.c_proj", "attention.output"),
+            ("mlp.c_fc", "feed_forward.inner"),
+            ("mlp.c_proj", "feed_forward.outer"),
+        ] {
+            let [weight, bias] = ["weight", "bias"].map(|part| format!("{from}.{name}.{part}"));
+            if is_published {
+                let as_linear = turned(import.from.take(&weight)?)?;
+                import.from.tensors.insert(weight.clone(), as_linear);
             }
-        };
-        matrix("attn.c_attn", None)?;
-        matrix("attn.c_proj", Some("attention.output"))?;
-        matrix("mlp.c_fc", Some("feed_forward.inner"))?;
-        matrix("mlp.c_proj", Some("feed_forward.outer"))?;
+            match own {
+                "attention" => import.projections(&weight, &bias, &format!("{to}.{own}"))?,
+                _ => import.linear(&format!("{from}.{name}"), &format!("{to}.{own}"))?,
+            }
+        }
         import.norm(&format!("{from}.ln_1"), &format!("{to}.attention_norm"))?;
         import.norm(&format!("{from}.ln_2"), &format!("{to}.feed_forward_norm"))?;
     }
@@ -65,29 +61,6 @@ pub fn gpt2(weights: Weights) -> Result<Weights, WeightsError> {
         import.linear("lm_head", "head")?;
     }
     import.finish()
-}
-
-/// Which way a file's matrices lie.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lies {
-    /// `[from, to]`.
-    AsPublished,
-    /// `[to, from]`.
-    AsLinear,
-}
-
-impl Lies {
-    /// The matrix of a layer, as `nn.Linear` has it from now on.
-    fn turn_to_linear(self, import: &mut Import, from: &str) -> Result<(), WeightsError> {
-        if self == Self::AsLinear {
-            return Ok(());
-        }
-        let key = format!("{from}.weight");
-        let held = import.from.take(&key)?;
-        let data = turned(&held)?;
-        import.from.tensors.insert(key, Held { data, ..held });
-        Ok(())
-    }
 }
 
 /// A name without what wrappers put before it.

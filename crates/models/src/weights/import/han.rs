@@ -1,5 +1,6 @@
 //! Hierarchical attention over PyTorch's recurrent layers.
 
+use super::matrix::one_row;
 use super::{Import, Weights, WeightsError};
 
 /// The weights of a [`Han`](crate::Han) from those of the same model in PyTorch: `embedding`,
@@ -18,7 +19,7 @@ pub fn nn_gru_han(weights: Weights) -> Result<Weights, WeightsError> {
         let attention = format!("{level}_attention");
         let [projection, context] = ["projection", "context"].map(|of| format!("{attention}.{of}"));
         import.linear(&projection, &projection)?;
-        import.row(&context, &context)?;
+        import.changed(&context, &context, |held| Ok(one_row(held)))?;
     }
     import.linear("classifier", "classifier")?;
     import.finish()

@@ -5,7 +5,7 @@ use burn::tensor::{Bytes, TensorData};
 use super::super::{Held, WeightsError};
 
 /// A matrix with rows for columns.
-pub(super) fn turned(held: &Held) -> Result<TensorData, WeightsError> {
+pub(super) fn turned(held: Held) -> Result<Held, WeightsError> {
     let &[rows, columns] = &held.data.shape()[..] else {
         return Err(WeightsError::NoMatrix {
             key: held.origin.clone(),
@@ -23,7 +23,8 @@ pub(super) fn turned(held: &Held) -> Result<TensorData, WeightsError> {
             turned.extend_from_slice(&bytes[at..at + size]);
         }
     }
-    Ok(of_bytes(turned, vec![columns, rows], &held.data))
+    let data = of_bytes(turned, vec![columns, rows], &held.data);
+    Ok(Held { data, ..held })
 }
 
 /// A tensor in as many parts, each with as many of its rows.
@@ -47,11 +48,12 @@ pub(super) fn rows_in_parts(held: &Held, parts: usize) -> Result<Vec<TensorData>
 }
 
 /// A tensor as a matrix of one row.
-pub(super) fn one_row(data: &TensorData) -> TensorData {
-    of_bytes(data.as_bytes().to_vec(), vec![1, data.num_elements()], data)
+pub(super) fn one_row(held: Held) -> Held {
+    let (bytes, numbers) = (held.data.as_bytes().to_vec(), held.data.num_elements());
+    let data = of_bytes(bytes, vec![1, numbers], &held.data);
+    Held { data, ..held }
 }
 
-/// The same kind of numbers, others of them.
 fn of_bytes(bytes: Vec<u8>, shape: Vec<usize>, like: &TensorData) -> TensorData {
     TensorData::from_bytes(Bytes::from_bytes_vec(bytes), shape, like.dtype())
 }
@@ -66,17 +68,14 @@ mod tests {
 
     #[test]
     fn rows_become_columns() {
-        let data = turned(&held(vec![1., 2., 3., 4., 5., 6.], &[2, 3])).expect("a matrix");
+        let turned_over = turned(held(vec![1., 2., 3., 4., 5., 6.], &[2, 3]));
         let expected = TensorData::new(vec![1_f32, 4., 2., 5., 3., 6.], [3, 2]);
-        assert_eq!(data, expected);
-        let error = turned(&held(vec![1.], &[1])).expect_err("no matrix");
+        assert_eq!(turned_over.expect("a matrix").data, expected);
+        let error = turned(held(vec![1.], &[1])).expect_err("no matrix");
         assert_eq!(error.to_string(), "key a.weight must be a matrix, got [1]");
-    }
-
-    #[test]
-    fn an_empty_matrix_is_turned_at_once() {
-        let data = turned(&held(vec![], &[0, 1 << 62])).expect("a matrix");
-        assert_eq!(data.shape().to_vec(), [1 << 62, 0]);
+        // At once, however many columns there are of no rows.
+        let empty = turned(held(vec![], &[0, 1 << 62])).expect("a matrix");
+        assert_eq!(empty.data.shape().to_vec(), [1 << 62, 0]);
     }
 
     #[test]

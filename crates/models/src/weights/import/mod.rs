@@ -33,7 +33,7 @@ use burn::tensor::TensorData;
 pub use self::burn_encoder::burn_encoder;
 pub use self::gpt2::gpt2;
 pub use self::han::nn_gru_han;
-use self::matrix::{one_row, rows_in_parts, turned};
+use self::matrix::{rows_in_parts, turned};
 pub use self::nn_transformer::nn_transformer;
 use super::{Held, Weights, WeightsError};
 
@@ -60,77 +60,60 @@ impl Import {
         self.from.tensors.retain(|key, _| !is_needless(key));
     }
 
+    /// A tensor, after `change`.
+    fn changed(
+        &mut self,
+        from: &str,
+        to: &str,
+        change: impl FnOnce(Held) -> Result<Held, WeightsError>,
+    ) -> Result<(), WeightsError> {
+        let held = self.from.take(from)?;
+        self.to.insert(to.to_owned(), change(held)?);
+        Ok(())
+    }
+
     /// A tensor as it is.
     fn keep(&mut self, from: &str, to: &str) -> Result<(), WeightsError> {
-        let held = self.from.take(from)?;
-        self.put(to, held);
-        Ok(())
+        self.changed(from, to, Ok)
     }
 
-    /// A matrix with rows for columns.
-    fn turn(&mut self, from: &str, to: &str) -> Result<(), WeightsError> {
-        let held = self.from.take(from)?;
-        let data = turned(&held)?;
-        self.put(to, Held { data, ..held });
-        Ok(())
-    }
-
-    /// A vector as a matrix of one row.
-    fn row(&mut self, from: &str, to: &str) -> Result<(), WeightsError> {
-        let held = self.from.take(from)?;
-        let data = one_row(&held.data);
-        self.put(to, Held { data, ..held });
-        Ok(())
+    /// The same, if it is there.
+    fn keep_any(&mut self, from: &str, to: &str) -> Result<(), WeightsError> {
+        match self.has(from) {
+            true => self.keep(from, to),
+            false => Ok(()),
+        }
     }
 
     /// `nn.Linear`: its matrix the other way round, and its bias if it has one.
     fn linear(&mut self, from: &str, to: &str) -> Result<(), WeightsError> {
-        self.turn(&format!("{from}.weight"), &format!("{to}.weight"))?;
-        self.bias(from, to)
-    }
-
-    /// The bias of a layer, if it has one.
-    fn bias(&mut self, from: &str, to: &str) -> Result<(), WeightsError> {
-        let from = format!("{from}.bias");
-        match self.has(&from) {
-            true => self.keep(&from, &format!("{to}.bias")),
-            false => Ok(()),
-        }
+        self.changed(&format!("{from}.weight"), &format!("{to}.weight"), turned)?;
+        self.keep_any(&format!("{from}.bias"), &format!("{to}.bias"))
     }
 
     /// `nn.LayerNorm`.
     fn norm(&mut self, from: &str, to: &str) -> Result<(), WeightsError> {
         self.keep(&format!("{from}.weight"), &format!("{to}.gamma"))?;
-        let bias = format!("{from}.bias");
-        match self.has(&bias) {
-            true => self.keep(&bias, &format!("{to}.beta")),
-            false => Ok(()),
-        }
+        self.keep_any(&format!("{from}.bias"), &format!("{to}.beta"))
     }
 
     /// The projections of queries, keys and values that lie one below the other, as
     /// `nn.Linear` has its rows.
     fn projections(&mut self, weight: &str, bias: &str, to: &str) -> Result<(), WeightsError> {
         let parts = ["query", "key", "value"];
-        let held = self.from.take(weight)?;
-        for (part, data) in parts.iter().zip(rows_in_parts(&held, parts.len())?) {
-            let own = Held {
-                data,
-                ..held.clone()
-            };
-            let data = turned(&own)?;
-            self.put(&format!("{to}.{part}.weight"), Held { data, ..own });
-        }
-        if !self.has(bias) {
-            return Ok(());
-        }
-        let held = self.from.take(bias)?;
-        for (part, data) in parts.iter().zip(rows_in_parts(&held, parts.len())?) {
-            let own = Held {
-                data,
-                ..held.clone()
-            };
-            self.put(&format!("{to}.{part}.bias"), own);
+        for (from, name) in [(weight, "weight"), (bias, "bias")] {
+            if name == "bias" && !self.has(from) {
+                continue;
+            }
+            let held = self.from.take(from)?;
+            for (part, data) in parts.iter().zip(rows_in_parts(&held, parts.len())?) {
+                let (origin, param_id) = (held.origin.clone(), held.param_id);
+                let mut own = Held::new(origin, data, param_id);
+                if name == "weight" {
+                    own = turned(own)?;
+                }
+                self.to.insert(format!("{to}.{part}.{name}"), own);
+            }
         }
         Ok(())
     }
@@ -157,14 +140,9 @@ impl Import {
                 found = true;
                 let to = format!("{to}.layers.{layer}.{direction}");
                 for (kind, part) in [("ih", "input"), ("hh", "hidden")] {
-                    self.turn(
-                        &name(&format!("weight_{kind}")),
-                        &format!("{to}.{part}.weight"),
-                    )?;
-                    let bias = name(&format!("bias_{kind}"));
-                    if self.has(&bias) {
-                        self.keep(&bias, &format!("{to}.{part}.bias"))?;
-                    }
+                    let [weight, bias] = ["weight", "bias"].map(|of| name(&format!("{of}_{kind}")));
+                    self.changed(&weight, &format!("{to}.{part}.weight"), turned)?;
+                    self.keep_any(&bias, &format!("{to}.{part}.bias"))?;
                 }
             }
             if !found {
@@ -183,22 +161,13 @@ impl Import {
         (0..).take_while(is_there).count()
     }
 
-    fn put(&mut self, to: &str, held: Held) {
-        self.to.insert(to.to_owned(), held);
-    }
-
-    /// Everything that was asked for.
-    ///
-    /// # Errors
-    ///
-    /// [`WeightsError::Unexpected`] if something else is left.
+    /// Everything that was asked for, if nothing else is left.
     fn finish(self) -> Result<Weights, WeightsError> {
         self.from.none_left()?;
         Ok(Weights { tensors: self.to })
     }
 }
 
-/// Whether two tensors are the same.
 fn are_equal(one: Option<&TensorData>, other: Option<&TensorData>) -> bool {
     matches!((one, other), (Some(one), Some(other)) if one == other)
 }

@@ -30,44 +30,41 @@ pub fn nn_transformer(weights: Weights) -> Result<Weights, WeightsError> {
             import.keep(embedding, embedding)?;
         }
         let positions = format!("{side}_positions");
-        let learned = format!("{positions}.weight");
-        if import.has(&learned) {
-            import.keep(&learned, &format!("{positions}.table"))?;
-        }
+        import.keep_any(
+            &format!("{positions}.weight"),
+            &format!("{positions}.table"),
+        )?;
     }
     for half in ["encoder", "decoder"] {
         let from = format!("transformer.{half}");
         for layer in 0..import.layers(&format!("{from}.layers.")) {
-            let from = format!("{from}.layers.{layer}");
-            let to = format!("{half}.layers.{layer}");
-            let at = |name: &str| [format!("{from}.{name}"), format!("{to}.{name}")];
             let part = |from_name: &str, to_name: &str| {
-                let ([from, _], [_, to]) = (at(from_name), at(to_name));
-                [from, to]
+                let to = format!("{half}.layers.{layer}.{to_name}");
+                [format!("{from}.layers.{layer}.{from_name}"), to]
             };
-            let [own, to] = part("self_attn", "attention");
-            import.multi_head(&own, &to)?;
-            let [norm, to] = part("norm1", "attention_norm");
-            import.norm(&norm, &to)?;
-            let last_norm = match half {
-                "decoder" => {
-                    let [across, to] = part("multihead_attn", "cross_attention");
-                    import.multi_head(&across, &to)?;
-                    let [norm, to] = part("norm2", "cross_attention_norm");
-                    import.norm(&norm, &to)?;
-                    "norm3"
-                }
-                _ => "norm2",
+            let all = [
+                ("self_attn", "attention"),
+                ("multihead_attn", "cross_attention"),
+            ];
+            let (attentions, last_norm) = match half {
+                "decoder" => (&all[..], "norm3"),
+                _ => (&all[..1], "norm2"),
             };
-            for (from_name, to_name) in [
+            for (at, (own, name)) in attentions.iter().enumerate() {
+                let [from, to] = part(own, name);
+                import.multi_head(&from, &to)?;
+                let [from, to] = part(&format!("norm{}", at + 1), &format!("{name}_norm"));
+                import.norm(&from, &to)?;
+            }
+            for (own, name) in [
                 ("linear1", "feed_forward.inner"),
                 ("linear2", "feed_forward.outer"),
             ] {
-                let [from, to] = part(from_name, to_name);
+                let [from, to] = part(own, name);
                 import.linear(&from, &to)?;
             }
-            let [norm, to] = part(last_norm, "feed_forward_norm");
-            import.norm(&norm, &to)?;
+            let [from, to] = part(last_norm, "feed_forward_norm");
+            import.norm(&from, &to)?;
         }
         if import.has(&format!("{from}.norm.weight")) {
             import.norm(&format!("{from}.norm"), &format!("{half}.norm"))?;
