@@ -9,12 +9,11 @@ use burn::nn::LayerNorm;
 use burn::tensor::{Device, Tensor};
 use zoo_attention::mechanisms::Mechanism;
 use zoo_attention::{MechanismConfig, Pattern};
-use zoo_kernels::layer_norm;
 use zoo_spec::keys::check_keys;
 use zoo_spec::{Activation, ClassifierSpec, LayerSpec, Norm, PositionEncoding};
 
 use crate::ModelError;
-use crate::blocks::{EncoderLayer, LayerPlan};
+use crate::blocks::{EncoderLayer, LayerPlan, Role, normed};
 
 /// Configuration of a [`TransformerEncoder`]. The defaults are burn-nn's, but for attention's
 /// weights, of which it forgets as many as of everything else.
@@ -90,17 +89,14 @@ impl TransformerEncoderConfig {
     pub fn check(&self) -> Result<(), ModelError> {
         // Its fields are named as the keys of a classifier.
         check_keys(self, ClassifierSpec::KEYS)?;
-        if !matches!(
+        let is_of_heads = matches!(
             self.positions,
             PositionEncoding::None | PositionEncoding::Rotary(_) | PositionEncoding::Alibi
-        ) {
-            return Err(ModelError::Range {
-                field: "positions".to_owned(),
-                allowed: "none, rotary or alibi where places are vectors already".to_owned(),
-                got: format!("{:?}", self.positions),
-            });
-        }
-        self.plan().check_self("mechanism", &self.mechanism)
+        );
+        let allowed = "none, rotary or alibi where places are vectors already";
+        let got = format!("{:?}", self.positions);
+        ModelError::require(is_of_heads, "positions", allowed, got)?;
+        self.plan().check("mechanism", &self.mechanism, Role::Any)
     }
 
     /// Makes it.
@@ -168,42 +164,6 @@ impl TransformerEncoder {
         let places = layers.fold(places, |places, layer| {
             layer.seeing(places, pattern.clone())
         });
-        match &self.norm {
-            Some(norm) => layer_norm(norm, self.epsilon, places),
-            None => places,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refused(config: TransformerEncoderConfig, message: &str) {
-        let error = config.check().expect_err(message);
-        assert_eq!(error.to_string(), message);
-    }
-
-    #[test]
-    fn what_cannot_be_is_told() {
-        let fine = || TransformerEncoderConfig::new(8, 16, 2, 1);
-        assert_eq!(fine().check(), Ok(()));
-        refused(
-            TransformerEncoderConfig::new(8, 16, 2, 0),
-            "layers must be at least 1, got 0",
-        );
-        refused(
-            TransformerEncoderConfig::new(9, 16, 2, 1),
-            "mechanism: d_model = 9 must be a multiple of heads = 2, or d_head must be given",
-        );
-        refused(
-            fine().with_positions(PositionEncoding::Sinusoidal),
-            "positions must be none, rotary or alibi where places are vectors already, got \
-             Sinusoidal",
-        );
-        refused(
-            fine().with_feed_forward_dropout(Some(1.0)),
-            "feed_forward_dropout must be at least 0 and below 1, got 1.0",
-        );
+        normed(self.norm.as_ref(), self.epsilon, places)
     }
 }

@@ -1,6 +1,7 @@
 //! What a person can get wrong, with the field or the token it is about.
 
 use zoo_attention::{CannotDecode, Mechanism, MultiHeadError, NoEntropy};
+use zoo_spec::Tying;
 use zoo_spec::keys::InvalidValue;
 
 /// A model that cannot be made, or cannot take what it is given.
@@ -125,16 +126,35 @@ pub enum ModelError {
 }
 
 impl ModelError {
-    /// `field` must be at least `least`, and is `got`.
-    pub(crate) fn at_least(field: &'static str, least: usize, got: usize) -> Result<(), Self> {
-        if got >= least {
+    pub(crate) fn at_least(field: &str, least: usize, got: usize) -> Result<(), Self> {
+        Self::require(got >= least, field, format!("at least {least}"), got)
+    }
+
+    /// `field` must be `allowed`, and is `got`.
+    pub(crate) fn require(
+        is_fine: bool,
+        field: &str,
+        allowed: impl Into<String>,
+        got: impl ToString,
+    ) -> Result<(), Self> {
+        if is_fine {
             return Ok(());
         }
         Err(Self::Range {
             field: field.to_owned(),
-            allowed: format!("at least {least}"),
+            allowed: allowed.into(),
             got: got.to_string(),
         })
+    }
+
+    /// That vectors of two vocabularies can be the same.
+    pub(crate) fn check_tied(tying: Tying, [source, target]: [usize; 2]) -> Result<(), Self> {
+        let allowed = format!(
+            "none or decoder where source_vocabulary = {source} and target_vocabulary = {target} \
+             differ"
+        );
+        let is_fine = tying != Tying::All || source == target;
+        Self::require(is_fine, "tying", allowed, tying.word())
     }
 }
 

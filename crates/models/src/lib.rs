@@ -3,7 +3,7 @@
 //! No backend is named here: tensors bring their device with them.
 
 #[macro_use]
-mod setters;
+mod macros;
 
 pub mod blocks;
 mod chance;
@@ -17,6 +17,8 @@ pub mod han;
 mod loss;
 pub mod seq2seq;
 mod summary;
+#[cfg(test)]
+mod tests;
 mod tokens;
 pub mod transformer;
 pub mod weights;

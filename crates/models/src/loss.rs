@@ -4,6 +4,7 @@ use burn::tensor::Tensor;
 use zoo_kernels::smoothed_cross_entropy;
 
 use crate::Tokens;
+use crate::tokens::presence;
 
 /// The cross-entropy of predictions with the tokens that came, averaged over those; padding
 /// is not counted. `smoothing` is the share of each token's weight that goes to all tokens
@@ -29,11 +30,7 @@ pub fn token_loss(logits: Tensor<3>, targets: &Tokens, smoothing: f64) -> Tensor
         (0.0..1.0).contains(&smoothing),
         "token loss: smoothing must be at least 0 and below 1, got {smoothing}"
     );
-    let row = |length: &usize| {
-        let length = *length;
-        (0..seq).map(move |place| place < length)
-    };
-    let counts: Vec<bool> = targets.lengths().iter().flat_map(row).collect();
+    let counts: Vec<bool> = presence(targets.lengths(), seq).collect();
     let rows = batch * seq;
     smoothed_cross_entropy(
         logits.reshape([rows, vocabulary]),

@@ -112,12 +112,7 @@ impl Tokens {
         self.ids.dims()
     }
 
-    /// That all rows are of one length, and not empty: where somebody looks, there is no
-    /// padding.
-    ///
-    /// # Panics
-    ///
-    /// If they are not.
+    /// Where somebody looks, there is no padding.
     pub(crate) fn assert_whole(&self, op: &str) {
         let [_, seq] = self.dims();
         assert!(
@@ -136,11 +131,21 @@ impl Tokens {
     /// One for a token, zero for padding: `[batch, seq]`, in `f32`.
     pub fn presence(&self) -> Tensor<2> {
         let [batch, seq] = self.dims();
-        let row = |length: usize| (0..seq).map(move |place| f32::from(u8::from(place < length)));
-        let numbers: Vec<f32> = self.lengths.iter().copied().flat_map(row).collect();
+        let numbers: Vec<f32> = (presence(&self.lengths, seq))
+            .map(|is_token| f32::from(u8::from(is_token)))
+            .collect();
         let options = (&self.ids.device(), DType::F32);
         Tensor::from_data(TensorData::new(numbers, [batch, seq]), options)
     }
+}
+
+/// For every place of rows of `seq`, whether it is within its row's length.
+pub(crate) fn presence(lengths: &[usize], seq: usize) -> impl Iterator<Item = bool> {
+    let row = move |length: &usize| {
+        let length = *length;
+        (0..seq).map(move |place| place < length)
+    };
+    lengths.iter().flat_map(row)
 }
 
 /// Shows so many places of each row of `seq`, and hides what is behind.

@@ -7,7 +7,7 @@ use zoo_attention::{CannotDecode, DecodeCache, Memory, MultiHeadAttention, Patte
 use zoo_spec::Norm;
 
 use super::encoder::Around;
-use super::self_attention::{Sight, advance, look_at};
+use super::self_attention::{Sight, advance};
 use super::{FeedForward, learned};
 
 /// A layer in which a sequence attends to itself and to another.
@@ -33,7 +33,6 @@ pub struct DecoderLayer {
     pub(super) epsilon: f64,
 }
 
-/// What a layer keeps while a sequence is continued.
 #[derive(Debug, Clone)]
 pub(crate) struct DecoderLayerState {
     cache: DecodeCache,
@@ -50,13 +49,8 @@ impl DecoderLayerState {
 }
 
 impl DecoderLayer {
-    /// Every place at once.
-    ///
-    /// # Shapes
-    ///
-    /// - places: `[batch, seq, d_model]`
-    /// - other: `[batch, seq_k, d_model]`, of which the pattern shows what is no padding
-    /// - result: as places
+    /// Places are `[batch, seq, d_model]`, the other `[batch, seq_k, d_model]`, of which the pattern
+    /// shows what is no padding.
     pub(crate) fn forward(
         &self,
         places: Tensor<3>,
@@ -68,37 +62,13 @@ impl DecoderLayer {
             places,
             |places| sight.attend(&self.attention, places),
             |places| {
-                sight.add_entropy(&self.cross_attention, &places, other, &seen);
+                sight.note(&self.cross_attention, &places, other, &seen);
                 let other = || other.clone();
                 self.cross_attention.forward(places, other(), other(), seen)
             },
         )
     }
 
-    /// [`forward`](Self::forward), noting where the layer looks, in its own sequence and in the
-    /// other.
-    pub(crate) fn look(
-        &self,
-        places: Tensor<3>,
-        sight: Sight<'_>,
-        other: &Tensor<3>,
-        [looked, across]: [&mut Vec<Tensor<4>>; 2],
-    ) -> Tensor<3> {
-        self.through(
-            places,
-            |places| {
-                looked.push(sight.look(&self.attention, places.clone()));
-                sight.attend(&self.attention, places)
-            },
-            |places| {
-                let (attention, other) = (&self.cross_attention, || other.clone());
-                across.push(look_at(attention, places.clone(), other(), Pattern::Full));
-                attention.forward(places, other(), other(), Pattern::Full)
-            },
-        )
-    }
-
-    /// Nothing yet, for a sequence that looks at `other`.
     pub(crate) fn start(&self, other: &Tensor<3>) -> Result<DecoderLayerState, CannotDecode> {
         Ok(DecoderLayerState {
             cache: self.attention.decode_cache(super::ROOM)?,
@@ -106,12 +76,7 @@ impl DecoderLayer {
         })
     }
 
-    /// The next places of every sequence.
-    ///
-    /// # Shapes
-    ///
-    /// - places: `[batch, new, d_model]`
-    /// - result: the same
+    /// The next places of every sequence: `[batch, new, d_model]`.
     pub(crate) fn advance(
         &self,
         places: Tensor<3>,
@@ -156,7 +121,6 @@ impl DecoderLayer {
             + seq as f64 * self.feed_forward.flops()
     }
 
-    /// Numbers it has learned.
     pub(crate) fn parameters(&self) -> usize {
         let attentions = [&self.attention, &self.cross_attention];
         let all: usize = attentions.iter().map(|one| one.num_params()).sum();

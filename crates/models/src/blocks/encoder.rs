@@ -31,15 +31,11 @@ pub struct EncoderLayer {
 }
 
 impl EncoderLayer {
-    /// # Shapes
-    ///
-    /// - places: `[batch, seq, d_model]`
-    /// - result: the same
+    /// Places are `[batch, seq, d_model]`.
     pub(crate) fn forward(&self, places: Tensor<3>, sight: Sight<'_>) -> Tensor<3> {
         self.through(places, |places| sight.attend(&self.attention, places))
     }
 
-    /// The same, seeing what a pattern shows.
     pub(crate) fn seeing(&self, places: Tensor<3>, pattern: Pattern) -> Tensor<3> {
         self.through(places, |places| {
             let [query, key, value] = [places.clone(), places.clone(), places];
@@ -47,25 +43,7 @@ impl EncoderLayer {
         })
     }
 
-    /// [`forward`](Self::forward), noting where the layer looks.
-    pub(crate) fn look(
-        &self,
-        places: Tensor<3>,
-        sight: Sight<'_>,
-        looked: &mut Vec<Tensor<4>>,
-    ) -> Tensor<3> {
-        self.through(places, |places| {
-            looked.push(sight.look(&self.attention, places.clone()));
-            sight.attend(&self.attention, places)
-        })
-    }
-
-    /// The next places of sequences that are continued.
-    ///
-    /// # Shapes
-    ///
-    /// - places: `[batch, new, d_model]`
-    /// - result: the same
+    /// The next places of sequences that are continued: `[batch, new, d_model]`.
     pub(crate) fn advance(&self, places: Tensor<3>, cache: &mut DecodeCache) -> Tensor<3> {
         self.through(places, |places| advance(&self.attention, places, cache))
     }
@@ -87,7 +65,6 @@ impl EncoderLayer {
         self.attention.flops(seq, seq, is_causal) + seq as f64 * self.feed_forward.flops()
     }
 
-    /// Numbers it has learned.
     pub(crate) fn parameters(&self) -> usize {
         self.num_params() - self.attention.num_params() + learned(&self.attention)
     }

@@ -19,28 +19,23 @@ mod plan;
 mod positions;
 mod self_attention;
 
-use burn::nn::{Embedding, Linear};
-use burn::tensor::Tensor;
-use zoo_spec::{MechanismConfig, Support};
+use burn::nn::{Embedding, LayerNorm, Linear};
+use burn::tensor::{Int, Tensor};
+use zoo_kernels::layer_norm;
 
 pub use self::decoder::DecoderLayer;
 pub(crate) use self::decoder::DecoderLayerState;
 pub use self::encoder::EncoderLayer;
 pub use self::feed_forward::FeedForward;
-pub(crate) use self::plan::{LayerPlan, learned, linear};
+pub(crate) use self::plan::{LayerPlan, Role, learned, linear};
 pub use self::positions::AddedPositions;
-pub(crate) use self::self_attention::{Entropies, Sight};
-use crate::ModelError;
+pub(crate) use self::self_attention::{Notes, Sight};
 
 /// Places that a cache has room for to begin with; it grows when it is full.
 pub(crate) const ROOM: usize = 64;
 
-/// What each place says of every token, by a head of its own or by the embedding's vectors.
-///
-/// # Shapes
-///
-/// - places: `[batch, seq, d_model]`
-/// - result: `[batch, seq, vocabulary]`
+/// What each place `[batch, seq, d_model]` says of every token, `[batch, seq, vocabulary]`, by a
+/// head of its own or by the embedding's vectors.
 pub(crate) fn logits(places: Tensor<3>, head: Option<&Linear>, embedding: &Embedding) -> Tensor<3> {
     if let Some(head) = head {
         return head.forward(places);
@@ -54,42 +49,30 @@ pub(crate) fn logits(places: Tensor<3>, head: Option<&Linear>, embedding: &Embed
         .reshape([batch, seq, vocabulary])
 }
 
-/// Whether a mechanism can be used for bidirectional attention.
-pub(crate) fn check_encoder_mechanism(
-    field: &'static str,
-    mechanism: &MechanismConfig,
-) -> Result<(), ModelError> {
-    check_use(
-        field,
-        mechanism,
-        "bidirectional attention",
-        mechanism.capabilities().bidirectional,
-    )
+/// Tokens `[batch, seq]` with their places, the first of them at `first`: `[batch, seq, d_model]`.
+pub(crate) fn embedded(
+    embedding: &Embedding,
+    scaled: bool,
+    positions: &AddedPositions,
+    tokens: Tensor<2, Int>,
+    first: usize,
+) -> Tensor<3> {
+    positions.forward(scaled_embeddings(embedding.forward(tokens), scaled), first)
 }
 
-/// Whether a mechanism can be used for attention to another sequence.
-pub(crate) fn check_cross_mechanism(
-    field: &'static str,
-    mechanism: &MechanismConfig,
-) -> Result<(), ModelError> {
-    check_use(
-        field,
-        mechanism,
-        "cross-attention",
-        mechanism.capabilities().cross_attention,
-    )
+/// Vectors of `d_model` numbers times its root, if they are scaled.
+pub(crate) fn scaled_embeddings(vectors: Tensor<3>, scaled: bool) -> Tensor<3> {
+    let [_, _, d_model] = vectors.dims();
+    match scaled {
+        true => vectors.mul_scalar((d_model as f64).sqrt()),
+        false => vectors,
+    }
 }
 
-fn check_use(
-    field: &'static str,
-    mechanism: &MechanismConfig,
-    what: &'static str,
-    support: Support,
-) -> Result<(), ModelError> {
-    support.map_err(|reason| ModelError::Mechanism {
-        field,
-        mechanism: mechanism.mechanism(),
-        what,
-        reason,
-    })
+/// After the last layer, if there is a norm.
+pub(crate) fn normed(norm: Option<&LayerNorm>, epsilon: f64, places: Tensor<3>) -> Tensor<3> {
+    match norm {
+        Some(norm) => layer_norm(norm, epsilon, places),
+        None => places,
+    }
 }

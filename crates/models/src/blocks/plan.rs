@@ -11,7 +11,6 @@ use zoo_spec::{Activation, LayerSpec, Norm, PositionEncoding};
 use super::{DecoderLayer, EncoderLayer, FeedForward};
 use crate::ModelError;
 
-/// What all layers of a model have in common.
 #[derive(Debug, Clone)]
 pub(crate) struct LayerPlan {
     pub(crate) spec: LayerSpec,
@@ -20,6 +19,14 @@ pub(crate) struct LayerPlan {
     pub(crate) initializer: Initializer,
     /// How those are drawn whose result is added to what went in.
     pub(crate) of_results: Initializer,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Role {
+    /// Self-attention, causal or by a pattern that is not known yet.
+    Any,
+    Bidirectional,
+    Cross,
 }
 
 impl LayerPlan {
@@ -47,24 +54,30 @@ impl LayerPlan {
         }
     }
 
-    /// Whether self-attention can be made with the mechanism.
-    pub(crate) fn check_self(
+    /// Whether attention can be made with the mechanism, for that role.
+    pub(crate) fn check(
         &self,
         field: &'static str,
         mechanism: &MechanismConfig,
+        role: Role,
     ) -> Result<(), ModelError> {
-        let config = self.attention(mechanism, self.positions_of_heads());
-        let valid = config.validate();
-        valid.map_err(|source| ModelError::Attention { field, source })
-    }
-
-    /// Whether attention to elsewhere can.
-    pub(crate) fn check_cross(
-        &self,
-        field: &'static str,
-        mechanism: &MechanismConfig,
-    ) -> Result<(), ModelError> {
-        let valid = self.attention(mechanism, HeadPositions::None).validate();
+        let capabilities = mechanism.capabilities();
+        let own = self.positions_of_heads();
+        let (what, support, positions) = match role {
+            Role::Any => ("attention", Ok(()), own),
+            Role::Bidirectional => ("bidirectional attention", capabilities.bidirectional, own),
+            Role::Cross => {
+                let support = capabilities.cross_attention;
+                ("cross-attention", support, HeadPositions::None)
+            }
+        };
+        support.map_err(|reason| ModelError::Mechanism {
+            field,
+            mechanism: mechanism.mechanism(),
+            what,
+            reason,
+        })?;
+        let valid = self.attention(mechanism, positions).validate();
         valid.map_err(|source| ModelError::Attention { field, source })
     }
 

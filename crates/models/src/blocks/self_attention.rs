@@ -12,7 +12,7 @@ use burn::tensor::{Tensor, TensorData};
 use zoo_attention::{DecodeCache, MultiHeadAttention, NoEntropy, Pattern};
 use zoo_spec::Padding;
 
-use crate::tokens::row_numbers;
+use crate::tokens::{presence, row_numbers};
 
 /// Who sees whom in a batch of sequences.
 #[derive(Debug, Clone, Copy)]
@@ -21,40 +21,58 @@ pub(crate) struct Sight<'a> {
     pub(crate) lengths: &'a [usize],
     /// Whether places see what is before them alone.
     pub(crate) is_causal: bool,
-    /// Collects the entropy of each attention, if requested.
-    pub(crate) entropies: Option<&'a Entropies>,
+    pub(crate) notes: &'a Notes,
 }
 
-/// The entropies of the attentions of a forward pass, each averaged over heads and over the queries
-/// that are not padding.
-#[derive(Debug, Default)]
-pub(crate) struct Entropies(RefCell<Vec<Result<Tensor<1>, NoEntropy>>>);
+/// What is noted of every attention of a forward pass.
+#[derive(Debug)]
+pub(crate) enum Notes {
+    Nothing,
+    /// The entropy, averaged over heads and over the queries that are not padding.
+    Entropies(RefCell<Vec<Result<Tensor<1>, NoEntropy>>>),
+    /// The weights, `[batch, heads, seq_q, seq_k]`, of sequences without padding.
+    Weights(RefCell<Vec<Tensor<4>>>),
+}
 
-impl Entropies {
-    /// Their mean over all attentions.
-    pub(crate) fn mean(self) -> Result<Tensor<1>, NoEntropy> {
-        let all = self.0.into_inner();
-        let all = all.into_iter().collect::<Result<Vec<_>, _>>()?;
-        Ok(Tensor::cat(all, 0).mean())
+impl Notes {
+    /// What a pass computes, and the mean entropy of its attentions.
+    pub(crate) fn mean_entropy<Output>(
+        pass: impl FnOnce(&Self) -> Output,
+    ) -> Result<(Output, Tensor<1>), NoEntropy> {
+        let entropies = Self::Entropies(RefCell::default());
+        let output = pass(&entropies);
+        let all = entropies.entropies().collect::<Result<Vec<_>, _>>()?;
+        Ok((output, Tensor::cat(all, 0).mean()))
+    }
+
+    /// What a pass computes, and the weights of its attentions, one after the other.
+    pub(crate) fn weights<Output>(pass: impl FnOnce(&Self) -> Output) -> (Output, Vec<Tensor<4>>) {
+        let notes = Self::Weights(RefCell::default());
+        let output = pass(&notes);
+        let weights = match notes {
+            Self::Weights(weights) => weights.into_inner(),
+            Self::Nothing | Self::Entropies(_) => vec![],
+        };
+        (output, weights)
+    }
+
+    fn entropies(self) -> impl Iterator<Item = Result<Tensor<1>, NoEntropy>> {
+        let entropies = match self {
+            Self::Entropies(entropies) => entropies.into_inner(),
+            Self::Nothing | Self::Weights(_) => vec![],
+        };
+        entropies.into_iter()
     }
 }
 
 impl Sight<'_> {
-    /// Every sequence to itself.
-    ///
-    /// # Shapes
-    ///
-    /// - places: `[batch, seq, d_model]`
-    /// - result: the same
+    /// Every sequence to itself: `[batch, seq, d_model]`.
     pub(crate) fn attend(&self, attention: &MultiHeadAttention, places: Tensor<3>) -> Tensor<3> {
         let [_, seq, _] = places.dims();
         let is_padded = self.lengths.iter().any(|length| *length < seq);
         let mechanism = attention.mechanism();
         let lengths = || Pattern::key_lengths(self.lengths);
-        let unpadded = match self.is_causal {
-            true => Pattern::Causal,
-            false => Pattern::Full,
-        };
+        let unpadded = self.unpadded();
         let pattern = match mechanism.capabilities().padding {
             _ if !is_padded => unpadded,
             Padding::ChangesResult(_) => return self.attend_by_length(attention, places),
@@ -62,47 +80,49 @@ impl Sight<'_> {
             Padding::Masked if self.is_causal => unpadded,
             Padding::Masked => lengths(),
         };
-        self.add_entropy(attention, &places, &places, &pattern);
+        self.note(attention, &places, &places, &pattern);
         attention.forward(places.clone(), places.clone(), places, pattern)
     }
 
-    /// Adds the entropy of an attention of these sequences, if requested.
-    pub(super) fn add_entropy(
+    fn unpadded(&self) -> Pattern {
+        match self.is_causal {
+            true => Pattern::Causal,
+            false => Pattern::Full,
+        }
+    }
+
+    /// Notes what is asked for of an attention of these sequences.
+    pub(super) fn note(
         &self,
         attention: &MultiHeadAttention,
         query: &Tensor<3>,
         key: &Tensor<3>,
         pattern: &Pattern,
     ) {
-        let Some(Entropies(entropies)) = self.entropies else {
-            return;
-        };
-        let entropy = attention.query_entropy(query.clone(), key.clone(), pattern.clone());
-        let mean = entropy.map(|entropy| {
-            let [batch, heads, seq] = entropy.dims();
-            let counted = self.lengths.iter().flat_map(|length| {
-                (0..seq).map(move |position| f32::from(u8::from(position < *length)))
-            });
-            let counted = TensorData::new(counted.collect::<Vec<f32>>(), [batch, 1, seq]);
-            let counted = Tensor::<3>::from_data(counted, (&entropy.device(), entropy.dtype()));
-            let count = heads * self.lengths.iter().sum::<usize>();
-            (entropy * counted).sum().div_scalar(count.max(1) as f64)
-        });
-        entropies.borrow_mut().push(mean);
+        match self.notes {
+            Notes::Nothing => {}
+            Notes::Entropies(entropies) => {
+                let entropy = attention.query_entropy(query.clone(), key.clone(), pattern.clone());
+                let mean = entropy.map(|entropy| self.mean_of_queries(entropy));
+                entropies.borrow_mut().push(mean);
+            }
+            Notes::Weights(weights) => {
+                let rows: Vec<usize> = (0..query.dims()[1]).collect();
+                let (query, key) = (query.clone(), key.clone());
+                let explained = attention.explain(query, key, pattern.clone(), &rows);
+                weights.borrow_mut().push(explained);
+            }
+        }
     }
 
-    /// Where every place looks, of sequences without padding.
-    ///
-    /// # Shapes
-    ///
-    /// - places: `[batch, seq, d_model]`
-    /// - result: `[batch, heads, seq, seq]`
-    pub(crate) fn look(&self, attention: &MultiHeadAttention, places: Tensor<3>) -> Tensor<4> {
-        let pattern = match self.is_causal {
-            true => Pattern::Causal,
-            false => Pattern::Full,
-        };
-        look_at(attention, places.clone(), places, pattern)
+    /// The mean of `[batch, heads, seq]` over heads and over queries that are not padding.
+    fn mean_of_queries(&self, entropy: Tensor<3>) -> Tensor<1> {
+        let [batch, heads, seq] = entropy.dims();
+        let counted = presence(self.lengths, seq).map(|is_there| f32::from(u8::from(is_there)));
+        let counted = TensorData::new(counted.collect::<Vec<f32>>(), [batch, 1, seq]);
+        let counted = Tensor::<3>::from_data(counted, (&entropy.device(), entropy.dtype()));
+        let count = heads * self.lengths.iter().sum::<usize>();
+        (entropy * counted).sum().div_scalar(count.max(1) as f64)
     }
 
     /// The same, sequences of one length at a time.
@@ -113,12 +133,12 @@ impl Sight<'_> {
         for (row, length) in self.lengths.iter().enumerate() {
             rows_of.entry(*length).or_default().push(row);
         }
-        let pattern = match self.is_causal {
-            true => Pattern::Causal,
-            false => Pattern::Full,
-        };
+        let pattern = self.unpadded();
         let mut parts = Vec::new();
-        let of_groups = Entropies::default();
+        let of_groups = match self.notes {
+            Notes::Entropies(_) => Notes::Entropies(RefCell::default()),
+            Notes::Nothing | Notes::Weights(_) => Notes::Nothing,
+        };
         for (length, rows) in &rows_of {
             let (length, count) = (*length, rows.len());
             let mut part = Vec::new();
@@ -130,9 +150,9 @@ impl Sight<'_> {
                 let group = Sight {
                     lengths: &vec![length; count],
                     is_causal: self.is_causal,
-                    entropies: self.entropies.map(|_| &of_groups),
+                    notes: &of_groups,
                 };
-                group.add_entropy(attention, &own, &own, &pattern);
+                group.note(attention, &own, &own, &pattern);
                 let pattern = pattern.clone();
                 part.push(attention.forward(own.clone(), own.clone(), own, pattern));
             }
@@ -142,14 +162,14 @@ impl Sight<'_> {
             }
             parts.push(Tensor::cat(part, 1)); // [count, seq, d_model]
         }
-        if let Some(Entropies(entropies)) = self.entropies {
+        if let Notes::Entropies(entropies) = self.notes {
             // The mean of all queries, of which a group has as many as it has tokens.
             let tokens = rows_of.iter().map(|(length, rows)| length * rows.len());
             let shares = tokens
                 .filter(|tokens| *tokens > 0)
                 .map(|tokens| tokens as f64);
             let all = self.lengths.iter().sum::<usize>().max(1) as f64;
-            let of_groups = of_groups.0.into_inner().into_iter().zip(shares);
+            let of_groups = of_groups.entropies().zip(shares);
             let weighted = of_groups.map(|(mean, share)| Ok(mean?.mul_scalar(share / all)));
             let weighted: Result<Vec<_>, NoEntropy> = weighted.collect();
             let mean = weighted.map(|weighted| Tensor::cat(weighted, 0).sum());
@@ -164,23 +184,8 @@ impl Sight<'_> {
     }
 }
 
-/// Where every place looks in another sequence: `[batch, heads, seq, seq_k]`.
-pub(super) fn look_at(
-    attention: &MultiHeadAttention,
-    places: Tensor<3>,
-    other: Tensor<3>,
-    seen: Pattern,
-) -> Tensor<4> {
-    let rows: Vec<usize> = (0..places.dims()[1]).collect();
-    attention.explain(places, other, seen, &rows)
-}
-
-/// The next places of every sequence, causally: one, or several, the first ones at once.
-///
-/// # Shapes
-///
-/// - places: `[batch, new, d_model]`
-/// - result: the same
+/// The next places of every sequence, causally: `[batch, new, d_model]`, one, or several, the first
+/// ones at once.
 pub(crate) fn advance(
     attention: &MultiHeadAttention,
     places: Tensor<3>,

@@ -27,7 +27,6 @@ pub(super) struct Beam {
     limit: usize,
 }
 
-/// A token after a beginning.
 struct Candidate {
     beginning: usize,
     token: u32,

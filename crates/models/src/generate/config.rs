@@ -105,6 +105,21 @@ impl Default for GenerateConfig {
     }
 }
 
+setters! { GenerateConfig, () {
+    /// The token that ends a text.
+    end: Option<u32>,
+    /// Tokens that are in no text.
+    never: Vec<u32>,
+    /// Tokens before the end may come.
+    min_length: usize,
+    /// Tokens after which a text stops.
+    max_length: usize,
+    /// How many tokens in a row must not come twice.
+    no_repeat_ngram: Option<usize>,
+    /// What is drawn when sampling.
+    seed: u64,
+} }
+
 impl GenerateConfig {
     /// Up to 128 tokens, without an end.
     pub fn new(strategy: Strategy) -> Self {
@@ -117,45 +132,6 @@ impl GenerateConfig {
             no_repeat_ngram: None,
             seed: 0,
         }
-    }
-
-    /// The token that ends a text.
-    #[must_use]
-    pub fn with_end(self, end: Option<u32>) -> Self {
-        Self { end, ..self }
-    }
-
-    /// Tokens that are in no text.
-    #[must_use]
-    pub fn with_never(self, never: Vec<u32>) -> Self {
-        Self { never, ..self }
-    }
-
-    /// Tokens before the end may come.
-    #[must_use]
-    pub fn with_min_length(self, min_length: usize) -> Self {
-        Self { min_length, ..self }
-    }
-
-    /// Tokens after which a text stops.
-    #[must_use]
-    pub fn with_max_length(self, max_length: usize) -> Self {
-        Self { max_length, ..self }
-    }
-
-    /// How many tokens in a row must not come twice.
-    #[must_use]
-    pub fn with_no_repeat_ngram(self, no_repeat_ngram: Option<usize>) -> Self {
-        Self {
-            no_repeat_ngram,
-            ..self
-        }
-    }
-
-    /// What is drawn when sampling.
-    #[must_use]
-    pub fn with_seed(self, seed: u64) -> Self {
-        Self { seed, ..self }
     }
 
     /// Whether this can be done with so many tokens.
@@ -172,11 +148,11 @@ impl GenerateConfig {
                 n_best,
             } => {
                 let allowed = format!("from 1 to {MOST_BEAMS}");
-                range("beams", &allowed, beams, (1..=MOST_BEAMS).contains(&beams))?;
+                ModelError::require((1..=MOST_BEAMS).contains(&beams), "beams", allowed, beams)?;
                 let is_fine = length_penalty >= 0.0 && length_penalty.is_finite();
-                range("length_penalty", "at least 0", length_penalty, is_fine)?;
+                ModelError::require(is_fine, "length_penalty", "at least 0", length_penalty)?;
                 let allowed = format!("from 1 to beams = {beams}");
-                range("n_best", &allowed, n_best, (1..=beams).contains(&n_best))?;
+                ModelError::require((1..=beams).contains(&n_best), "n_best", allowed, n_best)?;
             }
             Strategy::Sample {
                 temperature,
@@ -184,156 +160,116 @@ impl GenerateConfig {
                 top_p,
             } => {
                 let is_fine = temperature > 0.0 && temperature.is_finite();
-                range("temperature", "above 0", temperature, is_fine)?;
+                ModelError::require(is_fine, "temperature", "above 0", temperature)?;
                 ModelError::at_least("top_k", 1, top_k.unwrap_or(1))?;
                 let share = top_p.unwrap_or(1.0);
                 let is_fine = share > 0.0 && share <= 1.0;
-                range("top_p", "above 0 and at most 1", share, is_fine)?;
+                ModelError::require(is_fine, "top_p", "above 0 and at most 1", share)?;
             }
         }
         ModelError::at_least("max_length", 1, self.max_length)?;
         let allowed = format!("at most {MOST_TOKENS}");
         let is_fine = self.max_length <= MOST_TOKENS;
-        range("max_length", &allowed, self.max_length, is_fine)?;
+        ModelError::require(is_fine, "max_length", allowed, self.max_length)?;
         let (least, most) = (self.min_length, self.max_length);
         let allowed = format!("at most max_length = {most}");
-        range("min_length", &allowed, least, least <= most)?;
+        ModelError::require(least <= most, "min_length", allowed, least)?;
         ModelError::at_least("no_repeat_ngram", 1, self.no_repeat_ngram.unwrap_or(1))?;
         let of_vocabulary = |field, token: u32| {
             let allowed = format!("below the {vocabulary} tokens there are");
-            range(field, &allowed, token, (token as usize) < vocabulary)
+            ModelError::require((token as usize) < vocabulary, field, allowed, token)
         };
         if let Some(end) = self.end {
             of_vocabulary("end", end)?;
             let allowed = "another token than the end";
-            range("never", allowed, end, !self.never.contains(&end))?;
+            ModelError::require(!self.never.contains(&end), "never", allowed, end)?;
         }
         (self.never.iter()).try_for_each(|token| of_vocabulary("never", *token))
     }
 }
 
-fn range(
-    field: &'static str,
-    allowed: &str,
-    got: impl ToString,
-    is_fine: bool,
-) -> Result<(), ModelError> {
-    if is_fine {
-        return Ok(());
-    }
-    Err(ModelError::Range {
-        field: field.to_owned(),
-        allowed: allowed.to_owned(),
-        got: got.to_string(),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::refused;
 
-    fn refused(config: GenerateConfig, message: &str) {
-        let error = config.check(10).expect_err(message);
-        assert_eq!(error.to_string(), message);
-    }
-
-    fn beam(beams: usize, length_penalty: f64, n_best: usize) -> GenerateConfig {
-        GenerateConfig::new(Strategy::Beam {
-            beams,
+    fn beam(length_penalty: f64, n_best: usize) -> Strategy {
+        Strategy::Beam {
+            beams: 4,
             length_penalty,
             n_best,
-        })
-    }
-
-    fn sample(temperature: f64, top_k: Option<usize>, top_p: Option<f64>) -> GenerateConfig {
-        GenerateConfig::new(Strategy::Sample {
-            temperature,
-            top_k,
-            top_p,
-        })
+        }
     }
 
     #[test]
     fn what_is_out_of_range_is_named_with_what_it_may_be() {
-        let greedy = GenerateConfig::default;
-        for (config, message) in [
-            (beam(0, 0.0, 1), "beams must be from 1 to 1024, got 0"),
+        let cases = r#"
+            {"strategy": {"kind": "beam", "beams": 0}}
+                beams must be from 1 to 1024, got 0
+            {"strategy": {"kind": "beam", "length_penalty": -0.5}}
+                length_penalty must be at least 0, got -0.5
+            {"strategy": {"kind": "beam", "beams": 2, "n_best": 3}}
+                n_best must be from 1 to beams = 2, got 3
+            {"strategy": {"kind": "beam", "beams": 2, "n_best": 0}}
+                n_best must be from 1 to beams = 2, got 0
+            {"strategy": {"kind": "sample", "temperature": 0.0}}
+                temperature must be above 0, got 0
+            {"strategy": {"kind": "sample", "top_k": 0}}
+                top_k must be at least 1, got 0
+            {"strategy": {"kind": "sample", "top_p": 0.0}}
+                top_p must be above 0 and at most 1, got 0
+            {"strategy": {"kind": "sample", "top_p": 1.5}}
+                top_p must be above 0 and at most 1, got 1.5
+            {"max_length": 0, "min_length": 0}
+                max_length must be at least 1, got 0
+            {"max_length": 2305843009213693952}
+                max_length must be at most 1048576, got 2305843009213693952
+            {"max_length": 3, "min_length": 4}
+                min_length must be at most max_length = 3, got 4
+            {"no_repeat_ngram": 0}
+                no_repeat_ngram must be at least 1, got 0
+            {"end": 10}
+                end must be below the 10 tokens there are, got 10
+            {"never": [0, 12]}
+                never must be below the 10 tokens there are, got 12
+            {"never": [0, 3], "end": 3}
+                never must be another token than the end, got 3
+        "#;
+        let fine = GenerateConfig::new(Strategy::Sample {
+            temperature: 0.5,
+            top_k: Some(3),
+            top_p: Some(1.0),
+        });
+        let fine = fine.with_end(Some(9)).with_max_length(3).with_min_length(3);
+        refused(&fine, |config| config.check(10), cases);
+        for (strategy, message) in [
             (
-                beam(2, -0.5, 1),
-                "length_penalty must be at least 0, got -0.5",
-            ),
-            (
-                beam(2, f64::NAN, 1),
+                beam(f64::NAN, 1),
                 "length_penalty must be at least 0, got NaN",
             ),
-            (beam(2, 0.0, 3), "n_best must be from 1 to beams = 2, got 3"),
-            (beam(2, 0.0, 0), "n_best must be from 1 to beams = 2, got 0"),
             (
-                sample(0.0, None, None),
-                "temperature must be above 0, got 0",
-            ),
-            (
-                sample(f64::INFINITY, None, None),
+                Strategy::sample(f64::INFINITY),
                 "temperature must be above 0, got inf",
             ),
-            (
-                sample(1.0, Some(0), None),
-                "top_k must be at least 1, got 0",
-            ),
-            (
-                sample(1.0, None, Some(0.0)),
-                "top_p must be above 0 and at most 1, got 0",
-            ),
-            (
-                sample(1.0, None, Some(1.5)),
-                "top_p must be above 0 and at most 1, got 1.5",
-            ),
-            (
-                greedy().with_max_length(0),
-                "max_length must be at least 1, got 0",
-            ),
-            (
-                greedy().with_max_length(1 << 61),
-                "max_length must be at most 1048576, got 2305843009213693952",
-            ),
-            (
-                greedy().with_max_length(3).with_min_length(4),
-                "min_length must be at most max_length = 3, got 4",
-            ),
-            (
-                greedy().with_no_repeat_ngram(Some(0)),
-                "no_repeat_ngram must be at least 1, got 0",
-            ),
-            (
-                greedy().with_end(Some(10)),
-                "end must be below the 10 tokens there are, got 10",
-            ),
-            (
-                greedy().with_never(vec![0, 12]),
-                "never must be below the 10 tokens there are, got 12",
-            ),
-            (
-                greedy().with_never(vec![0, 3]).with_end(Some(3)),
-                "never must be another token than the end, got 3",
-            ),
         ] {
-            refused(config, message);
+            let error = GenerateConfig::new(strategy).check(10).expect_err(message);
+            assert_eq!(error.to_string(), message);
         }
-        let fine = sample(0.5, Some(3), Some(1.0))
-            .with_end(Some(9))
-            .with_max_length(3)
-            .with_min_length(3);
-        assert_eq!(fine.check(10), Ok(()));
     }
 
     #[test]
     fn a_file_says_what_is_not_as_usual() {
         let read = |text: &str| serde_json::from_str::<GenerateConfig>(text);
         let config = read(r#"{"strategy": {"kind": "beam", "n_best": 2}, "end": 3}"#);
-        let expected = beam(4, 0.0, 2).with_end(Some(3));
+        let expected = GenerateConfig::new(beam(0.0, 2)).with_end(Some(3));
         assert_eq!(config.expect("it is a config"), expected);
         let config = read(r#"{"strategy": {"kind": "sample", "top_k": 5}}"#);
-        assert_eq!(config.expect("it is a config"), sample(1.0, Some(5), None));
+        let sampled = Strategy::Sample {
+            temperature: 1.0,
+            top_k: Some(5),
+            top_p: None,
+        };
+        assert_eq!(config.expect("it is a config").strategy, sampled);
         assert_eq!(read("{}").expect("it is a config"), Default::default());
         for wrong in [
             r#"{"max_lenght": 3}"#,

@@ -19,7 +19,6 @@ mod beam;
 mod config;
 mod next;
 mod run;
-mod single;
 mod text;
 
 use burn::tensor::{Device, Int, Tensor};

@@ -39,14 +39,12 @@ impl Said {
         Self::Best(ids.map(|id| id as u32).zip(logs).collect())
     }
 
-    /// Reads everything about each row `[rows, vocabulary]`.
     pub(super) fn all(logits: Tensor<2>) -> Self {
         let [_, vocabulary] = logits.dims();
         let logs = log_softmax(logits, 1).into_data().iter::<f32>().collect();
         Self::All { logs, vocabulary }
     }
 
-    /// The likeliest token of a row that may come.
     pub(super) fn best_of(
         &mut self,
         row: usize,
@@ -62,10 +60,6 @@ impl Said {
     }
 
     /// The logarithms of a row, minus infinity for what may not come.
-    ///
-    /// # Panics
-    ///
-    /// If only the best were read.
     pub(super) fn allowed(&mut self, row: usize, draft: &Draft, config: &GenerateConfig) -> &[f32] {
         let Self::All { logs, vocabulary } = self else {
             panic!("generation: the best of each row alone was read");
@@ -175,10 +169,6 @@ fn keep_likeliest<Token>(weighed: &mut Vec<(f64, Token)>, share: f64) {
 mod tests {
     use super::*;
 
-    fn logs(probabilities: &[f32]) -> Vec<f32> {
-        probabilities.iter().map(|share| share.ln()).collect()
-    }
-
     /// The tokens that can be drawn, each with the share of numbers that draw it.
     fn shares(
         probabilities: &[f32],
@@ -186,7 +176,7 @@ mod tests {
         top_k: Option<usize>,
         top_p: Option<f64>,
     ) -> Vec<f64> {
-        let logs = logs(probabilities);
+        let logs: Vec<f32> = probabilities.iter().map(|share| share.ln()).collect();
         let mut counts = vec![0; probabilities.len()];
         const DRAWS: usize = 10_000;
         for at in 0..DRAWS {
@@ -201,53 +191,41 @@ mod tests {
             .collect()
     }
 
-    fn same(got: &[f64], want: &[f64]) {
-        let is_near = |(got, want): (&f64, &f64)| (got - want).abs() < 3e-4;
-        assert!(got.iter().zip(want).all(is_near), "{got:?}, not {want:?}");
-    }
-
     #[test]
     fn draws_are_as_likely_as_they_should_be() {
         let model = [0.1, 0.4, 0.0, 0.3, 0.2];
-        same(&shares(&model, 1.0, None, None), &[0.1, 0.4, 0.0, 0.3, 0.2]);
+        let all = [0.1, 0.4, 0.0, 0.3, 0.2];
         // Squares, divided by their sum.
         let sharp = [1.0, 16.0, 0.0, 9.0, 4.0].map(|square| square / 30.0);
-        same(&shares(&model, 0.5, None, None), &sharp);
-        let two = [0.0, 4.0 / 7.0, 0.0, 3.0 / 7.0, 0.0];
-        same(&shares(&model, 1.0, Some(2), None), &two);
-        same(
-            &shares(&model, 1.0, Some(9), None),
-            &[0.1, 0.4, 0.0, 0.3, 0.2],
-        );
-        same(
-            &shares(&model, 1.0, Some(1), None),
-            &[0.0, 1.0, 0.0, 0.0, 0.0],
-        );
-    }
-
-    #[test]
-    fn the_top_p_are_as_few_as_reach_it() {
-        let model = [0.1, 0.4, 0.0, 0.3, 0.2];
         let one = [0.0, 1.0, 0.0, 0.0, 0.0];
         let two = [0.0, 4.0 / 7.0, 0.0, 3.0 / 7.0, 0.0];
         let three = [0.0, 4.0 / 9.0, 0.0, 3.0 / 9.0, 2.0 / 9.0];
-        for (share, want) in [
-            (0.01, one),
-            (0.39, one),
-            (0.41, two),
-            (0.69, two),
-            (0.71, three),
+        for (temperature, top_k, top_p, want) in [
+            (1.0, None, None, all),
+            (0.5, None, None, sharp),
+            (1.0, Some(2), None, two),
+            (1.0, Some(9), None, all),
+            (1.0, Some(1), None, one),
+            // The top p are as few as reach it.
+            (1.0, None, Some(0.01), one),
+            (1.0, None, Some(0.39), one),
+            (1.0, None, Some(0.41), two),
+            (1.0, None, Some(0.69), two),
+            (1.0, None, Some(0.71), three),
+            (1.0, None, Some(1.0), all),
+            // Of what the top k leave, 0.4 of 0.7 is more than half.
+            (1.0, Some(2), Some(0.5), one),
+            // And of what the temperature makes of them: 16 of 30.
+            (0.5, None, Some(0.5), one),
         ] {
-            same(&shares(&model, 1.0, None, Some(share)), &want);
+            let got = shares(&model, temperature, top_k, top_p);
+            let is_near = |(got, want): (&f64, &f64)| (got - want).abs() < 3e-4;
+            let case = (temperature, top_k, top_p);
+            assert!(
+                got.iter().zip(&want).all(is_near),
+                "{case:?}: {got:?}, not {want:?}"
+            );
         }
-        same(
-            &shares(&model, 1.0, None, Some(1.0)),
-            &[0.1, 0.4, 0.0, 0.3, 0.2],
-        );
-        // Of what the top k leave, 0.4 of 0.7 is more than half.
-        same(&shares(&model, 1.0, Some(2), Some(0.5)), &one);
-        // And of what the temperature makes of them: 16 of 30.
-        same(&shares(&model, 0.5, None, Some(0.5)), &one);
     }
 
     #[test]

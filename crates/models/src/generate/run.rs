@@ -4,7 +4,7 @@ use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 
 use super::beam::Beam;
 use super::next::{Said, forbids_nothing};
-use super::single::Single;
+use super::text::Single;
 use super::{GenerateConfig, Generated, Generative, Strategy};
 use crate::{Limits, ModelError};
 
@@ -83,10 +83,17 @@ pub fn generate_streaming<Model: Generative, Prompt: AsRef<[u32]>>(
         .flat_map(|prompt| &prompt.as_ref()[..common])
         .copied()
         .collect();
-    let never = Never::new(config, limits.vocabulary, &device);
+    let never = never(config, limits.vocabulary, &device);
     let mut logits = model.advance(tokens(&first, count, &device), &mut state);
     loop {
-        let possible = never.without(logits);
+        // So low for them that the probabilities of the others add up to one.
+        let possible = match &never {
+            Some(is_never) => {
+                let is_never = is_never.clone().expand(logits.dims());
+                logits.mask_fill(is_never, LOWEST)
+            }
+            None => logits,
+        };
         let mut said = match rows.iter().all(|row| row.needs_the_best_alone(config)) {
             true => Said::best(possible),
             false => Said::all(possible),
@@ -124,34 +131,13 @@ fn tokens(ids: &[u32], rows: usize, device: &Device) -> Tensor<2, Int> {
 /// Stands for minus infinity, which is not part of what every device promises.
 const LOWEST: f32 = -1e30;
 
-/// The tokens that are in no text, if there are any.
-struct Never(Option<Tensor<2, Bool>>);
-
-impl Never {
-    fn new(config: &GenerateConfig, vocabulary: usize, device: &Device) -> Self {
-        if config.never.is_empty() {
-            return Self(None);
-        }
-        let mut is_never = vec![false; vocabulary];
-        (config.never.iter()).for_each(|token| is_never[*token as usize] = true);
-        let is_never = TensorData::new(is_never, [1, vocabulary]);
-        Self(Some(Tensor::from_data(is_never, device)))
-    }
-
-    /// The logits `[rows, vocabulary]`, so low for them that the probabilities of the others
-    /// add up to one.
-    fn without(&self, logits: Tensor<2>) -> Tensor<2> {
-        match &self.0 {
-            Some(is_never) => {
-                let is_never = is_never.clone().expand(logits.dims());
-                logits.mask_fill(is_never, LOWEST)
-            }
-            None => logits,
-        }
-    }
+/// Where the vocabulary has tokens that are in no text: `[1, vocabulary]`, if there are any.
+fn never(config: &GenerateConfig, vocabulary: usize, device: &Device) -> Option<Tensor<2, Bool>> {
+    let is_never = (0..vocabulary).map(|token| config.never.contains(&(token as u32)));
+    let is_never = TensorData::new(is_never.collect::<Vec<bool>>(), [1, vocabulary]);
+    (!config.never.is_empty()).then(|| Tensor::from_data(is_never, device))
 }
 
-/// What becomes of one prompt.
 struct Row {
     number: usize,
     /// What is given and was not taken in, the last first.

@@ -10,7 +10,6 @@ use crate::{Generative, ModelError};
 /// What a [`Gpt`] keeps of the tokens before.
 #[derive(Debug, Clone)]
 pub struct GptState {
-    /// One for each layer.
     caches: Vec<DecodeCache>,
     rows: usize,
 }

@@ -20,21 +20,114 @@
 //! | `norm.{gamma,beta}` | after the last layer |
 //! | `head.weight` | `[d_model, vocabulary]`, where it is not the embedding's |
 
-mod config;
 mod generate;
-mod look;
 
-use burn::module::{DisplaySettings, Module, ModuleDisplay};
-use burn::nn::{Dropout, Embedding, LayerNorm, Linear};
-use burn::tensor::{Int, Tensor};
-use zoo_attention::NoEntropy;
+use burn::module::Module;
+use burn::nn::{
+    Dropout, DropoutConfig, Embedding, EmbeddingConfig, Initializer, LayerNorm, Linear,
+};
+use burn::tensor::{Device, Int, Tensor};
+use serde::{Deserialize, Serialize};
+use zoo_attention::{MechanismConfig, NoEntropy};
 use zoo_kernels::{dropout, layer_norm};
-use zoo_spec::GptSpec;
+use zoo_spec::keys::check_keys;
+use zoo_spec::{GptSpec, Norm};
 
-pub use self::config::GptConfig;
 pub use self::generate::GptState;
-use crate::blocks::{AddedPositions, EncoderLayer, Entropies, Sight, logits};
-use crate::{Limits, Summary, Tokens};
+use crate::blocks::{
+    AddedPositions, EncoderLayer, LayerPlan, Notes, Role, Sight, embedded, linear, logits,
+};
+use crate::{Limits, ModelError, Summary, Tokens};
+
+/// Configuration of a [`Gpt`]. The defaults are GPT-2's but for its sizes.
+///
+/// ```
+/// # use zoo_attention::Mechanism;
+/// # use zoo_models::{GptConfig, PositionEncoding};
+/// // 12 layers of width 768, 12 query heads, 4 key and value heads, a window of keys.
+/// let config = GptConfig::new(50_257, 768, 12, 12)
+///     .with_kv_heads(Some(4))
+///     .with_positions(PositionEncoding::rotary(1e4))
+///     .with_attention(Mechanism::SlidingWindow.into());
+/// assert_eq!(config.check(), Ok(()));
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GptConfig {
+    /// Tokens of the vocabulary.
+    pub vocabulary: usize,
+    /// Sizes and choices, as in a config file.
+    #[serde(flatten)]
+    pub spec: GptSpec,
+}
+
+zoo_spec::gpt_keys!(setters GptConfig);
+
+/// How GPT-2 draws everything.
+const SPREAD: f64 = 0.02;
+
+impl GptConfig {
+    /// A GPT for a vocabulary of this size.
+    pub fn new(vocabulary: usize, d_model: usize, heads: usize, layers: usize) -> Self {
+        let spec = GptSpec {
+            d_model,
+            heads,
+            layers,
+            ..GptSpec::default()
+        };
+        Self { vocabulary, spec }
+    }
+
+    /// Whether the model can be made, without a device to make it on.
+    ///
+    /// # Errors
+    ///
+    /// [`ModelError`] naming the field, what it may be and what it is.
+    pub fn check(&self) -> Result<(), ModelError> {
+        ModelError::at_least("vocabulary", 1, self.vocabulary)?;
+        check_keys(&self.spec, GptSpec::KEYS)?;
+        self.plan()
+            .check("attention", &self.spec.attention, Role::Any)
+    }
+
+    /// Makes the model, for sizes that come from a file.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check).
+    pub fn try_init(&self, device: &Device) -> Result<Gpt, ModelError> {
+        self.check()?;
+        let (plan, spec) = (self.plan(), &self.spec);
+        let drawn = normal(SPREAD);
+        let layer = |_| plan.encoder_layer(&spec.attention, device);
+        Ok(Gpt {
+            embedding: EmbeddingConfig::new(self.vocabulary, spec.d_model)
+                .with_initializer(drawn.clone())
+                .init(device),
+            positions: AddedPositions::new(spec.positions, spec.d_model, &drawn, device),
+            dropout: DropoutConfig::new(spec.dropout).init(),
+            layers: (0..spec.layers).map(layer).collect(),
+            norm: plan.layer_norm(device),
+            head: (!spec.tied)
+                .then(|| linear([spec.d_model, self.vocabulary], false, &drawn, device)),
+            config: self.clone(),
+        })
+    }
+
+    fn plan(&self) -> LayerPlan {
+        // Each layer adds twice to the residual stream, whose variance should not grow with depth.
+        let parts = (2 * self.spec.layers.max(1)) as f64;
+        LayerPlan {
+            spec: (&self.spec).into(),
+            norm: Norm::Pre,
+            initializer: normal(SPREAD),
+            of_results: normal(SPREAD / parts.sqrt()),
+        }
+    }
+}
+
+fn normal(std: f64) -> Initializer {
+    Initializer::Normal { mean: 0.0, std }
+}
 
 /// A model that continues a text. Made by a [`GptConfig`].
 #[derive(Module, Debug)]
@@ -56,18 +149,9 @@ pub struct Gpt {
     config: GptConfig,
 }
 
-impl ModuleDisplay for Gpt {
-    fn format(&self, _: DisplaySettings) -> String {
-        self.summary().to_string()
-    }
-}
+model!(Gpt, GptConfig, "GPT");
 
 impl Gpt {
-    /// What it was made by.
-    pub fn config(&self) -> &GptConfig {
-        &self.config
-    }
-
     /// What follows each token, as far as the model knows. What is said behind the end of a
     /// row has no meaning.
     ///
@@ -80,7 +164,7 @@ impl Gpt {
     ///
     /// If there are more places than were learned.
     pub fn forward(&self, tokens: &Tokens) -> Tensor<3> {
-        self.forward_noting(tokens, None)
+        self.predicted(self.places(tokens, &Notes::Nothing))
     }
 
     /// [`forward`](Self::forward), and the mean entropy of the attention weights, `[1]`, to be
@@ -97,23 +181,36 @@ impl Gpt {
         &self,
         tokens: &Tokens,
     ) -> Result<(Tensor<3>, Tensor<1>), NoEntropy> {
-        let entropies = Entropies::default();
-        let logits = self.forward_noting(tokens, Some(&entropies));
-        Ok((logits, entropies.mean()?))
+        Notes::mean_entropy(|notes| self.predicted(self.places(tokens, notes)))
     }
 
-    fn forward_noting(&self, tokens: &Tokens, entropies: Option<&Entropies>) -> Tensor<3> {
+    /// Where each token looks: the weights of every layer, whatever the mechanism, as
+    /// [`explain`](zoo_attention::explain()) has them.
+    ///
+    /// # Shapes
+    ///
+    /// - tokens: `[batch, seq]`
+    /// - result: `[batch, heads, seq, seq]` for each layer
+    ///
+    /// # Panics
+    ///
+    /// As [`forward`](Self::forward); if rows differ in length, or are empty.
+    pub fn look(&self, tokens: &Tokens) -> Vec<Tensor<4>> {
+        tokens.assert_whole("GPT");
+        Notes::weights(|notes| self.places(tokens, notes)).1
+    }
+
+    /// After the last layer, `[batch, seq, d_model]`.
+    fn places(&self, tokens: &Tokens, notes: &Notes) -> Tensor<3> {
         let sight = Sight {
             lengths: tokens.lengths(),
             is_causal: true,
-            entropies,
+            notes,
         };
-        let places = self.embedded(tokens.ids(), 0);
-        let places = self
-            .layers
-            .iter()
-            .fold(places, |places, layer| layer.forward(places, sight));
-        self.predicted(places)
+        let layers = self.layers.iter();
+        layers.fold(self.embedded(tokens.ids(), 0), |places, layer| {
+            layer.forward(places, sight)
+        })
     }
 
     /// What it takes.
@@ -139,49 +236,28 @@ impl Gpt {
     /// What it is made of.
     pub fn summary(&self) -> Summary {
         let GptConfig { vocabulary, spec } = &self.config;
-        let GptSpec {
-            d_model,
-            layers,
-            attention,
-            positions,
-            ..
-        } = spec;
+        let (d_model, mechanism) = (spec.d_model, spec.attention.mechanism());
+        let table = format!("{vocabulary} x {d_model}");
+        let positions = spec.positions.word();
+        let layers = self.config.plan().sizes(spec.layers, mechanism.word());
         let own = self.layers.iter().map(EncoderLayer::parameters).sum();
         let head = match &self.head {
             Some(_) => format!("{d_model} x {vocabulary}"),
             None => "the embedding's".to_owned(),
         };
-        let plan = self.config.plan();
-        Summary::new(format!("GPT of {layers} layers, {}", attention.mechanism()))
-            .with(
-                "embedding",
-                format!("{vocabulary} x {d_model}"),
-                self.embedding.num_params(),
-            )
-            .with("positions", positions.word(), self.positions.num_params())
-            .with(
-                "layers",
-                plan.sizes(*layers, attention.mechanism().word()),
-                own,
-            )
+        Summary::new(format!("GPT of {} layers, {mechanism}", spec.layers))
+            .with("embedding", table, self.embedding.num_params())
+            .with("positions", positions, self.positions.num_params())
+            .with("layers", layers, own)
             .with("norm", format!("{d_model}"), self.norm.num_params())
             .with("head", head, self.head.num_params())
     }
 
-    /// The number of its parameters.
-    pub fn parameters(&self) -> usize {
-        self.summary().parameters()
-    }
-
-    /// Tokens with their places, `[batch, seq, d_model]`.
     fn embedded(&self, tokens: Tensor<2, Int>, first: usize) -> Tensor<3> {
-        let places = self
-            .positions
-            .forward(self.embedding.forward(tokens), first);
+        let places = embedded(&self.embedding, false, &self.positions, tokens, first);
         dropout(&self.dropout, places)
     }
 
-    /// What the places of the last layer say, `[batch, seq, vocabulary]`.
     fn predicted(&self, places: Tensor<3>) -> Tensor<3> {
         let places = layer_norm(&self.norm, self.config.spec.epsilon, places);
         logits(places, self.head.as_ref(), &self.embedding)

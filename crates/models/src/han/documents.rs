@@ -81,7 +81,6 @@ impl Documents {
         [documents, self.rows.len() / documents, words]
     }
 
-    /// The sentences that have words, whichever document they are of.
     pub(super) fn sentences(&self) -> &Tokens {
         &self.sentences
     }
@@ -91,7 +90,6 @@ impl Documents {
         &self.counts
     }
 
-    /// Hides sentences that are not there.
     pub(super) fn pattern(&self) -> Pattern {
         let [_, sentences, _] = self.dims();
         shown(&self.counts, sentences)
@@ -113,7 +111,6 @@ impl Documents {
     }
 }
 
-/// An error about a sentence, as one about a sentence of a document.
 fn in_document(document: usize, error: ModelError) -> ModelError {
     match error {
         ModelError::Token {

@@ -10,18 +10,95 @@
 //! Yang et al., [Hierarchical Attention Networks for Document
 //! Classification](https://aclanthology.org/N16-1174), 2016.
 
-mod config;
 mod documents;
 
-use burn::module::{DisplaySettings, Module, ModuleDisplay};
-use burn::nn::{Dropout, Embedding, Linear};
-use burn::tensor::Tensor;
+use burn::module::Module;
+use burn::nn::{
+    Dropout, DropoutConfig, Embedding, EmbeddingConfig, Initializer, Linear, LinearConfig,
+};
+use burn::tensor::{Device, Tensor};
+use serde::{Deserialize, Serialize};
 use zoo_kernels::dropout;
-use zoo_kernels::recurrent::Recurrent;
+use zoo_kernels::recurrent::{Direction, Recurrent, RecurrentConfig};
+use zoo_spec::keys::check_keys;
+use zoo_spec::{Cell, HanSpec};
 
-pub use self::config::HanConfig;
 pub use self::documents::Documents;
-use crate::{ContextAttention, Limits, Summary};
+use crate::{ContextAttention, ContextAttentionConfig, Limits, ModelError, Summary};
+
+/// Configuration of a [`Han`]; `init` makes one. The default sizes are the paper's.
+///
+/// ```
+/// # use zoo_models::HanConfig;
+/// // 10,000 words, 5 classes.
+/// let config = HanConfig::new(10_000, 5).with_dropout(0.1);
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HanConfig {
+    /// Words of the vocabulary.
+    pub vocabulary: usize,
+    /// Classes.
+    pub classes: usize,
+    /// Sizes and choices, as in a config file.
+    #[serde(flatten)]
+    pub spec: HanSpec,
+}
+
+zoo_spec::han_keys!(setters HanConfig);
+
+impl HanConfig {
+    /// A hierarchical attention network for so many words and classes.
+    pub fn new(vocabulary: usize, classes: usize) -> Self {
+        Self {
+            vocabulary,
+            classes,
+            spec: HanSpec::default(),
+        }
+    }
+
+    /// Makes the model, for sizes that come from a file.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check).
+    pub fn try_init(&self, device: &Device) -> Result<Han, ModelError> {
+        self.check()?;
+        let spec = &self.spec;
+        let encoder = |d_input: usize, d_hidden: usize| {
+            RecurrentConfig::new(d_input, d_hidden)
+                .with_cell(spec.cell)
+                .with_direction(Direction::Both)
+                .init(device)
+        };
+        let attention = |d_model| ContextAttentionConfig::new(d_model, spec.d_attention);
+        Ok(Han {
+            embedding: EmbeddingConfig::new(self.vocabulary, spec.d_embedding)
+                .with_initializer(Initializer::Normal {
+                    mean: 0.0,
+                    std: 0.1,
+                })
+                .init(device),
+            word_encoder: encoder(spec.d_embedding, spec.d_word),
+            word_attention: attention(2 * spec.d_word).init(device),
+            sentence_encoder: encoder(2 * spec.d_word, spec.d_sentence),
+            sentence_attention: attention(2 * spec.d_sentence).init(device),
+            classifier: LinearConfig::new(2 * spec.d_sentence, self.classes).init(device),
+            dropout: DropoutConfig::new(spec.dropout).init(),
+            config: self.clone(),
+        })
+    }
+
+    /// Whether the model can be made, without a device to make it on.
+    ///
+    /// # Errors
+    ///
+    /// [`ModelError::Range`] naming the field, what it may be and what it is.
+    pub fn check(&self) -> Result<(), ModelError> {
+        ModelError::at_least("vocabulary", 1, self.vocabulary)?;
+        ModelError::at_least("classes", 1, self.classes)?;
+        Ok(check_keys(&self.spec, HanSpec::KEYS)?)
+    }
+}
 
 /// A classifier of documents that shows which words and sentences it went by. Made by a
 /// [`HanConfig`].
@@ -50,11 +127,7 @@ pub struct Han {
     config: HanConfig,
 }
 
-impl ModuleDisplay for Han {
-    fn format(&self, _: DisplaySettings) -> String {
-        self.summary().to_string()
-    }
-}
+model!(Han, HanConfig, "HAN");
 
 /// What a [`Han`] says about documents.
 #[derive(Debug, Clone)]
@@ -69,11 +142,6 @@ pub struct Judged {
 }
 
 impl Han {
-    /// What it was made by.
-    pub fn config(&self) -> &HanConfig {
-        &self.config
-    }
-
     /// Judges documents.
     ///
     /// # Panics
@@ -116,53 +184,29 @@ impl Han {
         let [vocabulary, d_embedding] = self.embedding.weight.dims();
         let [_, classes] = self.classifier.weight.dims();
         let encoder = |encoder: &Recurrent| {
-            format!(
-                "{} -> {}, {} both ways",
-                encoder.d_input(),
-                encoder.d_output(),
-                encoder.cell()
-            )
+            let (input, output) = (encoder.d_input(), encoder.d_output());
+            let sizes = format!("{input} -> {output}, {} both ways", encoder.cell());
+            (sizes, encoder.num_params())
         };
         let attention = |attention: &ContextAttention| {
             let [d_model, d_attention] = attention.projection.weight.dims();
-            format!("{d_model}, compared by {d_attention}")
+            let sizes = format!("{d_model}, compared by {d_attention}");
+            (sizes, attention.num_params())
         };
-        Summary::new(format!("HAN: {vocabulary} words, {classes} classes"))
-            .with(
-                "embedding",
-                format!("{vocabulary} x {d_embedding}"),
-                self.embedding.num_params(),
-            )
-            .with(
-                "word encoder",
-                encoder(&self.word_encoder),
-                self.word_encoder.num_params(),
-            )
-            .with(
-                "word attention",
-                attention(&self.word_attention),
-                self.word_attention.num_params(),
-            )
-            .with(
-                "sentence encoder",
-                encoder(&self.sentence_encoder),
-                self.sentence_encoder.num_params(),
-            )
-            .with(
-                "sentence attention",
-                attention(&self.sentence_attention),
-                self.sentence_attention.num_params(),
-            )
-            .with(
-                "classifier",
-                format!("{} -> {classes}", self.sentence_encoder.d_output()),
-                self.classifier.num_params(),
-            )
-    }
-
-    /// Numbers it has learned.
-    pub fn parameters(&self) -> usize {
-        self.summary().parameters()
+        let table = format!("{vocabulary} x {d_embedding}");
+        let last = format!("{} -> {classes}", self.sentence_encoder.d_output());
+        let parts = [
+            ("embedding", (table, self.embedding.num_params())),
+            ("word encoder", encoder(&self.word_encoder)),
+            ("word attention", attention(&self.word_attention)),
+            ("sentence encoder", encoder(&self.sentence_encoder)),
+            ("sentence attention", attention(&self.sentence_attention)),
+            ("classifier", (last, self.classifier.num_params())),
+        ];
+        let summary = Summary::new(format!("HAN: {vocabulary} words, {classes} classes"));
+        (parts.into_iter()).fold(summary, |summary, (name, (sizes, parameters))| {
+            summary.with(name, sizes, parameters)
+        })
     }
 
     /// What the matmuls of one forward pass cost, for so many documents, of so many

@@ -37,7 +37,6 @@ pub(super) struct Read {
 }
 
 impl Read {
-    /// That of these rows, in this order.
     pub(super) fn select(&self, rows: &[usize], at: &Tensor<1, Int>) -> Self {
         Self {
             key: self.key.clone().select(0, at.clone()),

@@ -128,7 +128,6 @@ impl Seq2Seq {
         (combined, weights)
     }
 
-    /// Tokens of the target: `[batch, seq, d_embedding]`.
     pub(super) fn embedded(&self, tokens: Tensor<2, Int>) -> Tensor<3> {
         dropout(&self.dropout, self.target_embedding.forward(tokens))
     }
@@ -140,7 +139,6 @@ impl Seq2Seq {
         self.embedded(said.argmax(2).squeeze_dim(2)).squeeze_dim(1)
     }
 
-    /// What places say of every token, `[batch, seq, target_vocabulary]`.
     pub(super) fn predicted(&self, places: Tensor<3>) -> Tensor<3> {
         logits(places, self.head.as_ref(), &self.target_embedding)
     }

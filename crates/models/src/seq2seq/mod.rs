@@ -28,21 +28,124 @@
 //! | `head.{weight,bias}` | `[d_hidden, target_vocabulary]`, with `tying: none` |
 
 mod alignment;
-mod config;
 mod decoder;
 mod generate;
 
-use burn::module::{DisplaySettings, Module, ModuleDisplay};
-use burn::nn::{Dropout, Embedding, Linear};
-use burn::tensor::Tensor;
+use burn::module::Module;
+use burn::nn::{Dropout, DropoutConfig, Embedding, EmbeddingConfig, Linear, LinearConfig};
+use burn::tensor::{Device, Tensor};
+use serde::{Deserialize, Serialize};
 use zoo_kernels::dropout;
-use zoo_kernels::recurrent::Recurrent;
-use zoo_spec::{Feeding, Seq2SeqSpec};
+use zoo_kernels::recurrent::{Direction, Recurrent, RecurrentConfig};
+use zoo_spec::keys::check_keys;
+use zoo_spec::{Alignment, Feeding, Seq2SeqSpec, Tying};
 
 pub use self::alignment::SourceAttention;
-pub use self::config::Seq2SeqConfig;
 pub use self::decoder::Seq2SeqState;
-use crate::{Limits, Summary, Tokens};
+use crate::{Limits, ModelError, Summary, Tokens};
+
+/// Configuration of a [`Seq2Seq`]. The defaults are Luong's input feeding with Bahdanau's score.
+///
+/// ```
+/// # use zoo_models::{Alignment, Seq2SeqConfig};
+/// let config = Seq2SeqConfig::new(8000, 6000)
+///     .with_d_hidden(256)
+///     .with_attention(Alignment::local_p(5));
+/// assert_eq!(config.check(), Ok(()));
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Seq2SeqConfig {
+    /// Tokens of the source vocabulary.
+    pub source_vocabulary: usize,
+    /// Tokens of the target vocabulary.
+    pub target_vocabulary: usize,
+    /// Sizes and choices, as in a config file.
+    #[serde(flatten)]
+    pub spec: Seq2SeqSpec,
+}
+
+zoo_spec::seq2seq_keys!(setters Seq2SeqConfig);
+
+impl Seq2SeqConfig {
+    /// A recurrent model for two vocabularies of these sizes.
+    pub fn new(source_vocabulary: usize, target_vocabulary: usize) -> Self {
+        Self {
+            source_vocabulary,
+            target_vocabulary,
+            spec: Seq2SeqSpec::default(),
+        }
+    }
+
+    /// Whether the model can be made, without a device to make it on.
+    ///
+    /// # Errors
+    ///
+    /// [`ModelError`] naming the field, what it may be and what it is.
+    pub fn check(&self) -> Result<(), ModelError> {
+        ModelError::at_least("source_vocabulary", 1, self.source_vocabulary)?;
+        ModelError::at_least("target_vocabulary", 1, self.target_vocabulary)?;
+        check_keys(&self.spec, Seq2SeqSpec::KEYS)?;
+        let Seq2SeqSpec {
+            tying,
+            d_embedding,
+            d_hidden,
+            ..
+        } = self.spec;
+        let allowed = "even, half for each direction of the encoder";
+        ModelError::require(d_hidden.is_multiple_of(2), "d_hidden", allowed, d_hidden)?;
+        ModelError::check_tied(tying, [self.source_vocabulary, self.target_vocabulary])?;
+        let is_fine = tying == Tying::None || d_embedding == d_hidden;
+        let allowed =
+            format!("none where d_embedding = {d_embedding} and d_hidden = {d_hidden} differ");
+        ModelError::require(is_fine, "tying", allowed, tying.word())
+    }
+
+    /// Makes the model, for sizes that come from a file.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check).
+    pub fn try_init(&self, device: &Device) -> Result<Seq2Seq, ModelError> {
+        self.check()?;
+        let spec = &self.spec;
+        let &Seq2SeqSpec {
+            d_embedding,
+            d_hidden,
+            ..
+        } = spec;
+        let [encoder_layers, decoder_layers] = spec.encoder_and_decoder_layers();
+        let embedding =
+            |vocabulary: usize| EmbeddingConfig::new(vocabulary, d_embedding).init(device);
+        let linear = |from: usize, to: usize, bias: bool| {
+            LinearConfig::new(from, to).with_bias(bias).init(device)
+        };
+        let fed = match spec.feeding {
+            Feeding::None => 0,
+            Feeding::Input | Feeding::Context => d_hidden,
+        };
+        let encoder = RecurrentConfig::new(d_embedding, d_hidden / 2)
+            .with_direction(Direction::Both)
+            .with_layers(encoder_layers)
+            .with_dropout(spec.dropout);
+        let decoder = RecurrentConfig::new(d_embedding + fed, d_hidden)
+            .with_layers(decoder_layers)
+            .with_dropout(spec.dropout);
+        let bridge = |_| linear(d_hidden, d_hidden, true);
+        Ok(Seq2Seq {
+            source_embedding: (spec.tying != Tying::All).then(|| embedding(self.source_vocabulary)),
+            target_embedding: embedding(self.target_vocabulary),
+            encoder: encoder.init(device),
+            bridge: (0..decoder_layers).map(bridge).collect(),
+            decoder: decoder.init(device),
+            attention: SourceAttention::new(spec.attention, d_hidden, device),
+            combination: linear(2 * d_hidden, d_hidden, false),
+            head: (spec.tying == Tying::None)
+                .then(|| linear(d_hidden, self.target_vocabulary, true)),
+            dropout: DropoutConfig::new(spec.dropout).init(),
+            config: self.clone(),
+        })
+    }
+}
 
 /// A model that makes one sequence of another. Made by a [`Seq2SeqConfig`].
 #[derive(Module, Debug)]
@@ -81,18 +184,9 @@ pub struct Seq2SeqOutput {
     pub alignment: Tensor<3>,
 }
 
-impl ModuleDisplay for Seq2Seq {
-    fn format(&self, _: DisplaySettings) -> String {
-        self.summary().to_string()
-    }
-}
+model!(Seq2Seq, Seq2SeqConfig, "Seq2Seq");
 
 impl Seq2Seq {
-    /// What it was made by.
-    pub fn config(&self) -> &Seq2SeqConfig {
-        &self.config
-    }
-
     /// What follows each token of the target, given those before it and the source, and where
     /// it was looked for. What is said behind the end of a row has no meaning.
     ///
@@ -154,11 +248,6 @@ impl Seq2Seq {
         }
     }
 
-    /// How many numbers it has learned, those that are shared once.
-    pub fn parameters(&self) -> usize {
-        self.summary().parameters()
-    }
-
     /// Floating-point operations of the matmuls of one forward pass over `batch` pairs of
     /// `source` and `target` tokens.
     pub fn flops(&self, batch: usize, source: usize, target: usize) -> f64 {
@@ -179,15 +268,10 @@ impl Seq2Seq {
             target_vocabulary,
             spec,
         } = &self.config;
-        let Seq2SeqSpec {
-            d_embedding,
-            d_hidden,
-            attention,
-            feeding,
-            ..
-        } = spec;
+        let (d_embedding, d_hidden) = (spec.d_embedding, spec.d_hidden);
+        let attention = spec.attention.word();
         let [encoder_layers, decoder_layers] = spec.encoder_and_decoder_layers();
-        let of_source = match &self.source_embedding {
+        let source = match &self.source_embedding {
             Some(_) => format!("{source_vocabulary} x {d_embedding}"),
             None => "the target's".to_owned(),
         };
@@ -196,37 +280,22 @@ impl Seq2Seq {
             None => "the target embedding's".to_owned(),
         };
         let bridge = self.bridge.iter().map(Module::num_params).sum();
-        Summary::new(format!(
-            "Seq2Seq of {encoder_layers} + {decoder_layers} layers, {}",
-            attention.word()
-        ))
-        .with(
-            "source embedding",
-            of_source,
-            self.source_embedding.num_params(),
-        )
-        .with(
-            "encoder",
-            format!("{encoder_layers} x 2 x {}", d_hidden / 2),
-            self.encoder.num_params(),
-        )
-        .with("bridge", format!("{decoder_layers} x {d_hidden}"), bridge)
-        .with(
-            "target embedding",
-            format!("{target_vocabulary} x {d_embedding}"),
-            self.target_embedding.num_params(),
-        )
-        .with(
-            "decoder",
-            format!("{decoder_layers} x {d_hidden}, feeding {}", feeding.word()),
-            self.decoder.num_params(),
-        )
-        .with("attention", attention.word(), self.attention.num_params())
-        .with(
-            "combination",
-            format!("{} x {d_hidden}", 2 * d_hidden),
-            self.combination.num_params(),
-        )
-        .with("head", head, self.head.num_params())
+        let target = format!("{target_vocabulary} x {d_embedding}");
+        let encoder = format!("{encoder_layers} x 2 x {}", d_hidden / 2);
+        let fed = spec.feeding.word();
+        let decoder = format!("{decoder_layers} x {d_hidden}, feeding {fed}");
+        let combination = format!("{} x {d_hidden}", 2 * d_hidden);
+        let of_source = self.source_embedding.num_params();
+        let of_target = self.target_embedding.num_params();
+        let layers = format!("{encoder_layers} + {decoder_layers} layers");
+        Summary::new(format!("Seq2Seq of {layers}, {attention}"))
+            .with("source embedding", source, of_source)
+            .with("encoder", encoder, self.encoder.num_params())
+            .with("bridge", format!("{decoder_layers} x {d_hidden}"), bridge)
+            .with("target embedding", target, of_target)
+            .with("decoder", decoder, self.decoder.num_params())
+            .with("attention", attention, self.attention.num_params())
+            .with("combination", combination, self.combination.num_params())
+            .with("head", head, self.head.num_params())
     }
 }

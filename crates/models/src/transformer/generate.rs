@@ -10,7 +10,6 @@ use crate::{Generative, ModelError, Tokens};
 /// What a [`Transformer`] keeps of the source, and of the target so far.
 #[derive(Debug, Clone)]
 pub struct TransformerState {
-    /// One for each layer of the decoder.
     layers: Vec<DecoderLayerState>,
     /// How long the source of each row is, of `source` places.
     lengths: Vec<usize>,
@@ -54,36 +53,6 @@ impl Transformer {
             places: 0,
         })
     }
-
-    /// Takes the next tokens of every row in, one or several, and says what follows the last:
-    /// what [`decode`](Self::decode) says there, computed from what the state keeps.
-    ///
-    /// # Shapes
-    ///
-    /// - tokens: `[rows, new]`
-    /// - result: `[rows, target_vocabulary]`, logits
-    ///
-    /// # Panics
-    ///
-    /// If there are no tokens, others than the state has rows, or more places than were learned.
-    pub fn decode_step(&self, tokens: Tensor<2, Int>, state: &mut TransformerState) -> Tensor<2> {
-        let [rows, new] = tokens.dims();
-        assert!(
-            rows == state.lengths.len() && new > 0,
-            "Transformer: tokens must be [rows = {}, new], at least one new, got {:?}",
-            state.lengths.len(),
-            tokens.dims()
-        );
-        let vectors = &self.target_embedding;
-        let mut places = self.embedded(vectors, &self.target_positions, tokens, state.places);
-        state.places += new;
-        let pattern = shown(&state.lengths, state.source);
-        for (layer, state) in self.decoder.layers.iter().zip(&mut state.layers) {
-            places = layer.advance(places, state, pattern.clone());
-        }
-        let last = places.slice_dim(1, new - 1..new);
-        self.predicted(last).reshape([rows, self.vocabulary()])
-    }
 }
 
 impl Generative for Transformer {
@@ -106,7 +75,21 @@ impl Generative for Transformer {
     }
 
     fn advance(&self, tokens: Tensor<2, Int>, state: &mut TransformerState) -> Tensor<2> {
-        self.decode_step(tokens, state)
+        let [rows, new] = tokens.dims();
+        assert!(
+            rows == state.lengths.len() && new > 0,
+            "Transformer: tokens must be [rows = {}, new], at least one new, got {:?}",
+            state.lengths.len(),
+            tokens.dims()
+        );
+        let mut places = self.embedded_target(tokens, state.places);
+        state.places += new;
+        let pattern = shown(&state.lengths, state.source);
+        for (layer, state) in self.decoder.layers.iter().zip(&mut state.layers) {
+            places = layer.advance(places, state, pattern.clone());
+        }
+        let last = places.slice_dim(1, new - 1..new);
+        self.predicted(last).reshape([rows, self.vocabulary()])
     }
 
     fn select(&self, state: &TransformerState, rows: &[usize]) -> TransformerState {
