@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::Parser;
 use zoo_backend::{BackendWord, Dtype};
-use zoo_bench_core::case::{Case, Pass, Subject, length, problem};
+use zoo_bench_core::case::{Case, Pass, length, problem};
 use zoo_bench_core::fault::Fault;
 use zoo_bench_core::model::{ModelName, Setup, Size};
 use zoo_bench_core::plan::Sampling;
@@ -32,7 +32,7 @@ struct Arguments {
 
     /// A mechanism, or matmul; standard, and in a model its usual one, unless named
     #[arg(long)]
-    subject: Option<Subject>,
+    subject: Option<String>,
 
     /// A problem of the catalogue
     #[arg(long, default_value = "layer")]
@@ -78,13 +78,11 @@ fn run(arguments: &Arguments) -> Result<()> {
 
 impl Arguments {
     fn case(&self) -> Result<Case> {
-        let attention = match self.subject {
-            Some(Subject::Mechanism(mechanism)) => Some(mechanism),
-            Some(Subject::Matmul) => None,
-            None => Some(
-                self.model
-                    .map_or(Mechanism::Standard, |name| name.model.usual_attention()),
-            ),
+        let attention = match (self.subject.as_deref(), self.model) {
+            (Some("matmul"), _) => None,
+            (Some(word), _) => Some(word.parse()?),
+            (None, Some(name)) => Some(name.model.usual_attention()),
+            (None, None) => Some(Mechanism::Standard),
         };
         let case = match (self.model, attention) {
             (Some(_), None) => bail!("a model has an attention, and matmul is none"),
@@ -98,14 +96,10 @@ impl Arguments {
                 Case::model(setup.at_length(n)?, attention, self.pass)
             }
         };
-        match case.refusal() {
-            Some(why) => bail!(
-                "{} with {}, {}: {why}",
-                case.name(),
-                case.subject(),
-                case.pass
-            ),
-            None => Ok(case),
+        if let Some(why) = case.refusal() {
+            let (name, subject, pass) = (case.name(), case.subject(), case.pass);
+            bail!("{name} with {subject}, {pass}: {why}");
         }
+        Ok(case)
     }
 }

@@ -46,15 +46,15 @@ pub(crate) fn peak_of<W, T>(
     opened: &Opened,
     device: &Device,
     make: impl FnOnce() -> Result<W>,
-    run: impl Fn(&W) -> Result<T>,
+    mut run: impl FnMut(&mut W) -> Result<T>,
     times: usize,
 ) -> Result<(W, Option<Peak>)> {
     let mut meter = Meter::start(opened);
-    let work = make()?;
+    let mut work = make()?;
     wait_for(device)?;
     meter.inputs_are_there();
     for _ in 0..times {
-        let result = run(&work)?;
+        let result = run(&mut work)?;
         wait_for(device)?;
         drop(result);
     }

@@ -51,8 +51,8 @@ fn every_model_is_measured_and_what_was_checked_is_written_down() {
     let (lines, table) = measure(cases.clone(), None);
     assert_eq!(lines.len(), cases.len());
     for (line, case) in lines.iter().zip(&cases) {
-        let Outcome::Measured(measured) = &line.outcome else {
-            panic!("{:?}: {:?}", line.id, line.outcome)
+        let Outcome::Measured(measured) = &line.report.outcome else {
+            panic!("{:?}: {:?}", line.id, line.report.outcome)
         };
         let checked = measured.checked.as_deref().unwrap_or_default();
         let says = match case.pass {
@@ -71,9 +71,9 @@ fn every_model_is_measured_and_what_was_checked_is_written_down() {
         assert!((0.0..1e-3).contains(&error), "{:?}: {error}", line.id);
         assert!(measured.seconds.iter().all(|seconds| *seconds > 0.0));
         assert_eq!(line.tokens, case.tokens());
-        assert!(line.work > 0.0, "{:?}", line.id);
+        assert!(line.report.work > Some(0.0), "{:?}", line.id);
         // A tiny one, and its least memory is that of its parameters.
-        let parameters = line.parameters.expect("it counts them");
+        let parameters = line.report.parameters.expect("it counts them");
         assert!((1000..10_000).contains(&parameters), "{:?}", line.id);
         assert_eq!(
             line.minimum_bytes,
@@ -99,8 +99,8 @@ fn wrong(fault: Fault, says: [&str; 3]) -> (Vec<Option<f64>>, String) {
     let case = |(model, pass)| Case::model(Setup::new(model, Size::Tiny), Mechanism::Flash, pass);
     let (lines, table) = measure(wrong.into_iter().map(case).collect(), Some(fault));
     let error = |(line, says): (&CaseLine, &str)| {
-        let Outcome::Wrong { detail, error } = &line.outcome else {
-            panic!("{:?}: {:?}", line.id, line.outcome)
+        let Outcome::Wrong { detail, error } = &line.report.outcome else {
+            panic!("{:?}: {:?}", line.id, line.report.outcome)
         };
         assert!(detail.contains(says), "{detail}");
         *error

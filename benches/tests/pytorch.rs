@@ -46,8 +46,8 @@ fn is_theirs(line: &&CaseLine) -> bool {
 }
 
 fn measured(line: &CaseLine) -> Result<&Measured, Failed> {
-    let measured = line.outcome.measured();
-    measured.ok_or_else(|| format!("{:?}: {:?}", line.id, line.outcome).into())
+    let measured = line.report.outcome.measured();
+    measured.ok_or_else(|| format!("{:?}: {:?}", line.id, line.report.outcome).into())
 }
 
 /// Causal, grouped heads, a mask of its own, a sample of queries: PyTorch
@@ -88,8 +88,8 @@ fn same_models() -> Result<(), Failed> {
         let of = |line: &CaseLine| (line.id.problem.clone(), line.id.pass);
         let is_ours = |line: &&CaseLine| !is_theirs(line) && of(line) == of(theirs);
         let ours = lines.iter().find(is_ours).ok_or("ours is not there")?;
-        let came_to = |line: &CaseLine| (line.parameters, line.work, line.tokens);
-        if came_to(ours) != came_to(theirs) || theirs.parameters.is_none() {
+        let came_to = |line: &CaseLine| (line.report.parameters, line.report.work, line.tokens);
+        if came_to(ours) != came_to(theirs) || theirs.report.parameters.is_none() {
             return Err(format!("{ours:?}\n{theirs:?}").into());
         }
         // Word for word, but for the numbers of a loss.

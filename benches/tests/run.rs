@@ -94,7 +94,10 @@ fn a_hang_a_crash_no_memory_and_a_wrong_result_are_rows_and_the_run_goes_on() {
     });
     for (name, fault, word) in expected {
         let line = lines.iter().find(|line| line.id.problem == name);
-        let outcome = &line.unwrap_or_else(|| panic!("{name} is no row")).outcome;
+        let outcome = &line
+            .unwrap_or_else(|| panic!("{name} is no row"))
+            .report
+            .outcome;
         assert_eq!(outcome.word(), word, "{outcome:?}");
         if let Outcome::Failed { message } = outcome {
             assert!(message.contains("made to crash"), "{message}");

@@ -1,5 +1,7 @@
 //! The models, each made of plain sizes, and a batch of random tokens for it. There is no dropout.
 
+use std::ops::Range;
+
 use anyhow::{Result, bail};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -107,15 +109,66 @@ impl Kind for Classifier {
     }
 }
 
-/// Texts that are to be continued, and how they begin.
-pub(super) struct Texts {
-    tokens: Tokens,
+/// Sequences that are continued after a prompt, with the source that they are translations of,
+/// if they are.
+pub(super) struct Sequences<S> {
+    source: S,
+    target: Tokens,
     prompts: Vec<Vec<u32>>,
+}
+
+impl<S: Clone> Sequences<S> {
+    /// Draws sequences, and what comes next in each. They begin with so many tokens of a prompt.
+    fn draw(
+        setup: &Setup,
+        source: S,
+        prompt: usize,
+        limits: Limits,
+        device: &Device,
+    ) -> Result<(Self, Tokens)> {
+        let drawn = rows([setup.batch, setup.n + 1], setup.vocabulary, 2);
+        let part = |range: Range<usize>| -> Vec<Vec<u32>> {
+            let part = drawn.iter().map(|row| row[range.clone()].to_vec());
+            part.collect()
+        };
+        let sequences = Self {
+            source,
+            target: Tokens::new(&part(0..setup.n), limits, device)?,
+            prompts: part(0..prompt),
+        };
+        let next = Tokens::new(&part(1..setup.n + 1), limits, device)?;
+        Ok((sequences, next))
+    }
+
+    /// What a model took in to say those texts: the prompts, and after them all but the last token.
+    fn with_texts(&self, texts: &[Vec<u32>], limits: Limits) -> Result<Self> {
+        let whole = |(prompt, text): (&Vec<u32>, &Vec<u32>)| {
+            let said = &text[..text.len().saturating_sub(1)];
+            [prompt, said].concat()
+        };
+        let whole: Vec<Vec<u32>> = self.prompts.iter().zip(texts).map(whole).collect();
+        Ok(Self {
+            source: self.source.clone(),
+            target: Tokens::new(&whole, limits, &self.target.ids().device())?,
+            prompts: self.prompts.clone(),
+        })
+    }
+}
+
+/// Sources with targets that begin with one token.
+fn draw_pairs(
+    setup: &Setup,
+    limits: [Limits; 2],
+    device: &Device,
+) -> Result<(Sequences<Tokens>, Tokens)> {
+    let source = rows([setup.batch, setup.n], setup.vocabulary, 1);
+    let source = Tokens::new(&source, limits[0], device)?;
+    Sequences::draw(setup, source, 1, limits[1], device)
 }
 
 /// A GPT as GPT-2 has it: learned positions, the embedding for a head.
 impl Kind for Gpt {
-    type Batch = Texts;
+    type Batch = Sequences<()>;
 
     fn new(setup: &Setup, attention: Mechanism, device: &Device) -> Result<Self> {
         let config = GptConfig::new(setup.vocabulary, setup.d_model, setup.heads, setup.layers)
@@ -126,34 +179,26 @@ impl Kind for Gpt {
         Ok(config.try_init(device)?)
     }
 
-    fn draw(&self, setup: &Setup, device: &Device) -> Result<(Texts, Tokens)> {
-        let drawn = rows([setup.batch, setup.n + 1], setup.vocabulary, 1);
-        let [tokens, next] = shifted(&drawn);
-        let texts = Texts {
-            prompts: beginnings(&tokens, setup.prompt()),
-            tokens: Tokens::new(&tokens, self.limits(), device)?,
-        };
-        Ok((texts, Tokens::new(&next, self.limits(), device)?))
+    fn draw(&self, setup: &Setup, device: &Device) -> Result<(Self::Batch, Tokens)> {
+        Sequences::draw(setup, (), setup.prompt(), self.limits(), device)
     }
 
     fn counted(&self, setup: &Setup) -> (usize, f64) {
         (self.parameters(), self.flops(setup.batch, setup.n))
     }
 
-    fn logits(&self, texts: &Texts) -> Tensor<3> {
-        self.forward(&texts.tokens)
+    fn logits(&self, texts: &Self::Batch) -> Tensor<3> {
+        self.forward(&texts.target)
     }
 
-    fn generate(&self, setup: &Setup, texts: &Texts) -> Result<Vec<Vec<u32>>> {
+    fn generate(&self, setup: &Setup, texts: &Self::Batch) -> Result<Vec<Vec<u32>>> {
         generated(self, self.start(setup.batch)?, &texts.prompts, setup)
     }
 
-    fn said_of(&self, texts: &Texts, said: &[Vec<u32>]) -> Result<Tensor<3>> {
-        let whole = taken(&texts.prompts, said);
-        let device = texts.tokens.ids().device();
-        let logits = self.forward(&Tokens::new(&whole, self.limits(), &device)?);
-        let [_, places, _] = logits.dims();
-        Ok(logits.slice_dim(1, texts.prompts[0].len() - 1..places))
+    fn said_of(&self, texts: &Self::Batch, said: &[Vec<u32>]) -> Result<Tensor<3>> {
+        let logits = self.logits(&texts.with_texts(said, self.limits())?);
+        let [_, positions, _] = logits.dims();
+        Ok(logits.slice_dim(1, texts.prompts[0].len() - 1..positions))
     }
 
     fn work_of_generation(&self, setup: &Setup) -> f64 {
@@ -163,43 +208,10 @@ impl Kind for Gpt {
     }
 }
 
-/// Sources, what they are to become, and the token that each of these begins with.
-pub(super) struct Pairs {
-    source: Tokens,
-    target: Tokens,
-    begins: Vec<Vec<u32>>,
-}
-
-impl Pairs {
-    /// Draws pairs, and what comes next in each target.
-    fn draw(setup: &Setup, limits: [Limits; 2], device: &Device) -> Result<(Self, Tokens)> {
-        let source = rows([setup.batch, setup.n], setup.vocabulary, 1);
-        let drawn = rows([setup.batch, setup.n + 1], setup.vocabulary, 2);
-        let [target, next] = shifted(&drawn);
-        let [of_source, of_target] = limits;
-        let pairs = Self {
-            begins: beginnings(&target, 1),
-            source: Tokens::new(&source, of_source, device)?,
-            target: Tokens::new(&target, of_target, device)?,
-        };
-        Ok((pairs, Tokens::new(&next, of_target, device)?))
-    }
-
-    /// The same sources with targets that were generated.
-    fn with_target(&self, texts: &[Vec<u32>], limits: Limits) -> Result<Self> {
-        let whole = taken(&self.begins, texts);
-        Ok(Self {
-            source: self.source.clone(),
-            target: Tokens::new(&whole, limits, &self.source.ids().device())?,
-            begins: Vec::new(),
-        })
-    }
-}
-
 /// A recurrent encoder and decoder with attention, fed with what the last place came to. Every
 /// token is the target's.
 impl Kind for Seq2Seq {
-    type Batch = Pairs;
+    type Batch = Sequences<Tokens>;
 
     fn new(setup: &Setup, attention: Mechanism, device: &Device) -> Result<Self> {
         // What the model calls a mechanism.
@@ -219,24 +231,24 @@ impl Kind for Seq2Seq {
         Ok(config.try_init(device)?)
     }
 
-    fn draw(&self, setup: &Setup, device: &Device) -> Result<(Pairs, Tokens)> {
-        Pairs::draw(setup, [self.source_limits(), self.target_limits()], device)
+    fn draw(&self, setup: &Setup, device: &Device) -> Result<(Self::Batch, Tokens)> {
+        draw_pairs(setup, [self.source_limits(), self.target_limits()], device)
     }
 
     fn counted(&self, setup: &Setup) -> (usize, f64) {
         (self.parameters(), self.flops(setup.batch, setup.n, setup.n))
     }
 
-    fn logits(&self, pairs: &Pairs) -> Tensor<3> {
+    fn logits(&self, pairs: &Self::Batch) -> Tensor<3> {
         self.forward(&pairs.source, &pairs.target, 1.0, 0).logits
     }
 
-    fn generate(&self, setup: &Setup, pairs: &Pairs) -> Result<Vec<Vec<u32>>> {
-        generated(self, self.start(&pairs.source), &pairs.begins, setup)
+    fn generate(&self, setup: &Setup, pairs: &Self::Batch) -> Result<Vec<Vec<u32>>> {
+        generated(self, self.start(&pairs.source), &pairs.prompts, setup)
     }
 
-    fn said_of(&self, pairs: &Pairs, texts: &[Vec<u32>]) -> Result<Tensor<3>> {
-        Ok(self.logits(&pairs.with_target(texts, self.target_limits())?))
+    fn said_of(&self, pairs: &Self::Batch, texts: &[Vec<u32>]) -> Result<Tensor<3>> {
+        Ok(self.logits(&pairs.with_texts(texts, self.target_limits())?))
     }
 }
 
@@ -244,7 +256,7 @@ impl Kind for Seq2Seq {
 /// for source, target and head. The mechanism is that of self-attention on both sides; from
 /// target to source it is flash.
 impl Kind for Transformer {
-    type Batch = Pairs;
+    type Batch = Sequences<Tokens>;
 
     fn new(setup: &Setup, attention: Mechanism, device: &Device) -> Result<Self> {
         let config = TransformerConfig::base(setup.vocabulary, setup.vocabulary)
@@ -259,24 +271,24 @@ impl Kind for Transformer {
         Ok(config.try_init(device)?)
     }
 
-    fn draw(&self, setup: &Setup, device: &Device) -> Result<(Pairs, Tokens)> {
-        Pairs::draw(setup, [self.source_limits(), self.target_limits()], device)
+    fn draw(&self, setup: &Setup, device: &Device) -> Result<(Self::Batch, Tokens)> {
+        draw_pairs(setup, [self.source_limits(), self.target_limits()], device)
     }
 
     fn counted(&self, setup: &Setup) -> (usize, f64) {
         (self.parameters(), self.flops(setup.batch, setup.n, setup.n))
     }
 
-    fn logits(&self, pairs: &Pairs) -> Tensor<3> {
+    fn logits(&self, pairs: &Self::Batch) -> Tensor<3> {
         self.forward(&pairs.source, &pairs.target)
     }
 
-    fn generate(&self, setup: &Setup, pairs: &Pairs) -> Result<Vec<Vec<u32>>> {
-        generated(self, self.start(&pairs.source)?, &pairs.begins, setup)
+    fn generate(&self, setup: &Setup, pairs: &Self::Batch) -> Result<Vec<Vec<u32>>> {
+        generated(self, self.start(&pairs.source)?, &pairs.prompts, setup)
     }
 
-    fn said_of(&self, pairs: &Pairs, texts: &[Vec<u32>]) -> Result<Tensor<3>> {
-        Ok(self.logits(&pairs.with_target(texts, self.target_limits())?))
+    fn said_of(&self, pairs: &Self::Batch, texts: &[Vec<u32>]) -> Result<Tensor<3>> {
+        Ok(self.logits(&pairs.with_texts(texts, self.target_limits())?))
     }
 }
 
@@ -302,26 +314,6 @@ fn labels(setup: &Setup, device: &Device) -> Result<Tokens> {
     };
     let drawn = rows([setup.batch, 1], setup.classes, 7);
     Ok(Tokens::new(&drawn, limits, device)?)
-}
-
-/// Each row without its last token, and without its first: what goes in, and what comes next.
-fn shifted(rows: &[Vec<u32>]) -> [Vec<Vec<u32>>; 2] {
-    let part = |cut: fn(&[u32]) -> &[u32]| rows.iter().map(|row| cut(row).to_vec()).collect();
-    [part(|row| &row[..row.len() - 1]), part(|row| &row[1..])]
-}
-
-/// The first tokens of each row.
-fn beginnings(rows: &[Vec<u32>], tokens: usize) -> Vec<Vec<u32>> {
-    rows.iter().map(|row| row[..tokens].to_vec()).collect()
-}
-
-/// A prompt with a text after it but for the last token: what a model took in to say it.
-fn taken(prompts: &[Vec<u32>], texts: &[Vec<u32>]) -> Vec<Vec<u32>> {
-    let whole = |(prompt, text): (&Vec<u32>, &Vec<u32>)| {
-        let said = &text[..text.len().saturating_sub(1)];
-        [prompt, said].concat()
-    };
-    prompts.iter().zip(texts).map(whole).collect()
 }
 
 /// The best text after each prompt.

@@ -3,8 +3,6 @@
 mod kinds;
 mod reference;
 
-use std::cell::RefCell;
-
 use anyhow::{Context, Result};
 use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::{Device, Tensor};
@@ -108,10 +106,10 @@ impl Measurement<'_> {
         let make = || self.work::<M>(self.setup, &device);
         // The second step finds an optimizer that has its moments.
         let (work, peak) = peak_of(opened, &device, make, Work::run, 2)?;
-        let counted = work.with_model(|model| Ok(work.sample.counted(model, pass)))?;
+        let (parameters, flops) = work.sample.counted(work.model()?, pass);
         Ok(Report {
-            parameters: Some(counted.0),
-            work: Some(counted.1),
+            parameters: Some(parameters),
+            work: Some(flops),
             ..self.outcome(work, peak, &device)?.into()
         })
     }
@@ -119,7 +117,7 @@ impl Measurement<'_> {
     /// Checks the results and takes the time.
     fn outcome<M: Kind>(
         &self,
-        work: Work<M>,
+        mut work: Work<M>,
         peak: Option<Peak>,
         device: &Device,
     ) -> Result<Outcome> {
@@ -128,8 +126,9 @@ impl Measurement<'_> {
             Err(detail) => return Ok(Outcome::wrong(detail)),
         };
         let seconds = samples(device, self.setting.sampling, || work.run())?;
-        if let Err(detail) = work.is_still_right() {
-            return Ok(Outcome::wrong(detail));
+        let last = work.last_loss();
+        if self.setting.pass == Pass::Train && !last.is_finite() {
+            return Ok(Outcome::wrong(format!("the loss came to {last}")));
         }
         drop(work);
         // Last, as it takes memory and time of its own.
@@ -140,10 +139,7 @@ impl Measurement<'_> {
                 error,
                 checked: Some(format!("{checked}; {compared}")),
             }),
-            Err((error, detail)) => Outcome::Wrong {
-                error: error.is_finite().then_some(error),
-                detail,
-            },
+            Err(wrong) => wrong,
         })
     }
 
@@ -151,9 +147,9 @@ impl Measurement<'_> {
         let (model, sample) = Sample::new(setup, self.attention, device)?;
         Ok(Work {
             sample,
-            model: RefCell::new(Some(model)),
-            optimizer: RefCell::new(AdamConfig::new(AdamKind::Adam).init()),
-            loss: RefCell::new(None),
+            model: Some(model),
+            optimizer: AdamConfig::new(AdamKind::Adam).init(),
+            loss: None,
             pass: self.setting.pass,
             fault: self.setting.fault,
         })
@@ -164,9 +160,9 @@ impl Measurement<'_> {
 struct Work<M: Kind> {
     sample: Sample<M>,
     /// Taken out for a step: an optimizer that has it alone writes in place.
-    model: RefCell<Option<M>>,
-    optimizer: RefCell<ModuleOptimizer>,
-    loss: RefCell<Option<Tensor<1>>>,
+    model: Option<M>,
+    optimizer: ModuleOptimizer,
+    loss: Option<Tensor<1>>,
     pass: Pass,
     fault: Option<Fault>,
 }
@@ -180,48 +176,41 @@ enum Done {
 
 impl<M: Kind> Work<M> {
     /// Runs it once.
-    fn run(&self) -> Result<Done> {
+    fn run(&mut self) -> Result<Done> {
         let is_wrong = self.fault == Some(Fault::Wrong);
         let sample = &self.sample;
         match self.pass {
             Pass::Train => {
                 // The other way, the loss goes up.
-                let rate = if is_wrong {
-                    -LEARNING_RATE
-                } else {
-                    LEARNING_RATE
-                };
+                let rate = LEARNING_RATE * if is_wrong { -1.0 } else { 1.0 };
                 let model = self.model.take().context("its model is lost")?;
                 let loss = sample.loss(&model);
                 let gradients = GradientsParams::from_grads(loss.backward(), &model);
-                let stepped = self.optimizer.borrow_mut().step(rate, model, gradients);
-                self.model.replace(Some(stepped));
-                self.loss.replace(Some(loss.detach()));
+                self.model = Some(self.optimizer.step(rate, model, gradients));
+                self.loss = Some(loss.detach());
                 Ok(Done::Step)
             }
             Pass::Generate => {
-                let mut texts =
-                    self.with_model(|model| model.generate(&sample.setup, &sample.batch))?;
+                let mut texts = self.model()?.generate(&sample.setup, &sample.batch)?;
                 if let (true, Some(text)) = (is_wrong, texts.first_mut()) {
                     text.pop();
                 }
                 Ok(Done::Texts(texts))
             }
             Pass::Forward | Pass::Decode => {
-                let said = self.with_model(|model| Ok(model.logits(&sample.batch)))?;
+                let said = self.model()?.logits(&sample.batch);
                 let said = if is_wrong { said / 0.0 } else { said };
                 Ok(Done::Said(Box::new(said)))
             }
         }
     }
 
-    fn with_model<T>(&self, look: impl FnOnce(&M) -> Result<T>) -> Result<T> {
-        let model = self.model.borrow();
-        look(model.as_ref().context("its model is lost")?)
+    fn model(&self) -> Result<&M> {
+        self.model.as_ref().context("its model is lost")
     }
 
     /// What was looked at and found right, or what is wrong.
-    fn check(&self) -> Result<Result<String, String>> {
+    fn check(&mut self) -> Result<Result<String, String>> {
         match self.run()? {
             Done::Step => self.check_training(),
             Done::Said(said) => check_numbers(*said),
@@ -229,7 +218,7 @@ impl<M: Kind> Work<M> {
         }
     }
 
-    fn check_training(&self) -> Result<Result<String, String>> {
+    fn check_training(&mut self) -> Result<Result<String, String>> {
         let first = self.last_loss();
         for _ in 0..STEPS {
             self.run()?;
@@ -246,11 +235,7 @@ impl<M: Kind> Work<M> {
     fn check_texts(&self, texts: &[Vec<u32>]) -> Result<Result<String, String>> {
         // Where two are as likely but for rounding, either may be taken.
         const ROUNDING: f32 = 1e-3;
-        let Sample {
-            setup,
-            batch: drawn,
-            ..
-        } = &self.sample;
+        let (drawn, setup) = (&self.sample.batch, &self.sample.setup);
         let (batch, new) = (setup.batch, setup.generated());
         let lengths: Vec<usize> = texts.iter().map(Vec::len).collect();
         if lengths != vec![new; batch] {
@@ -258,7 +243,7 @@ impl<M: Kind> Work<M> {
                 "texts of {lengths:?} tokens, not {batch} of {new}"
             )));
         }
-        let said = self.with_model(|model| model.said_of(drawn, texts))?;
+        let said = self.model()?.said_of(drawn, texts)?;
         let [.., vocabulary] = said.dims();
         let said = numbers(said)?;
         let largest = said.iter().copied().fold(f32::MIN, f32::max);
@@ -278,18 +263,9 @@ impl<M: Kind> Work<M> {
         })
     }
 
-    /// After all samples, too.
-    fn is_still_right(&self) -> Result<(), String> {
-        let last = self.last_loss();
-        match self.pass == Pass::Train && !last.is_finite() {
-            true => Err(format!("the loss came to {last}")),
-            false => Ok(()),
-        }
-    }
-
     /// The loss of the last step; NaN of none.
     fn last_loss(&self) -> f32 {
-        let loss = self.loss.borrow().clone();
+        let loss = self.loss.clone();
         loss.map_or(f32::NAN, |loss| loss.into_scalar::<f32>())
     }
 }

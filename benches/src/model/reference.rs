@@ -1,7 +1,7 @@
 //! A model's results against those without any kernel of ours: by Burn's own operations on the
 //! same device, with the same weights and the same batch.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use burn::module::{ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
@@ -10,6 +10,7 @@ use zoo_backend::Dtype;
 use zoo_bench_core::case::Pass;
 use zoo_bench_core::fault::Fault;
 use zoo_bench_core::model::Setup;
+use zoo_bench_core::record::Outcome;
 use zoo_kernels::{AdamConfig, AdamKind};
 use zoo_models::without_kernels;
 use zoo_oracle::{Formula, Parameter, Problem};
@@ -21,8 +22,8 @@ use super::{LEARNING_RATE, Measurement, Sample, numbers};
 /// The longest sequence that layers are compared at: the reference holds every weight.
 const LONGEST: usize = 512;
 
-/// The worst relative error and what was compared; or the error and what is wrong.
-type Compared = Result<(Option<f64>, String), (f64, String)>;
+/// The worst relative error and what was compared, or what is wrong.
+type Compared = Result<(Option<f64>, String), Outcome>;
 
 impl Measurement<'_> {
     /// Compares the results of a pass with the reference's.
@@ -37,7 +38,7 @@ impl Measurement<'_> {
         device.seed(0);
         let (model, sample) = Sample::<M>::new(&setup, self.attention, device)?;
         let errors = match self.setting.pass {
-            Pass::Train => self.of_training(&model, &sample)?,
+            Pass::Train => self.of_training(&model, &sample).to_vec(),
             Pass::Forward | Pass::Decode | Pass::Generate => {
                 let computed = self.made_wrong(model.logits(&sample.batch));
                 let expected = without_kernels(|| model.logits(&sample.batch));
@@ -50,33 +51,25 @@ impl Measurement<'_> {
             Dtype::F16 => 2e-2,
             Dtype::Bf16 => 1e-1,
         };
-        let is_worse = |error: f64, than: f64| error > than || error.is_nan();
-        let mut worst = errors[0];
-        for error in &errors[1..] {
-            if is_worse(error.1, worst.1) {
-                worst = *error;
-            }
-        }
+        // A NaN is worse than anything.
+        let key = |error: f64| if error.is_nan() { f64::INFINITY } else { error };
+        let worst = errors.iter().copied();
+        let worst = worst.max_by(|a, b| key(a.1).total_cmp(&key(b.1)));
+        let worst = worst.context("nothing was compared")?;
         // Three digits: more mean nothing, and may not read back from JSON as they were.
-        let (name, error) = (worst.0, rounded(worst.1));
+        let (name, error, n) = (worst.0, rounded(worst.1), setup.n);
+        if key(error) > allowed {
+            let detail = format!(
+                "{name} {error:.1e} away from the reference, Burn's own operations, at n = {n}; \
+                 {allowed:.0e} is allowed"
+            );
+            let error = error.is_finite().then_some(error);
+            return Ok(Err(Outcome::Wrong { error, detail }));
+        }
         let names: Vec<&str> = errors.iter().map(|(name, _)| *name).collect();
-        let n = setup.n;
-        Ok(match is_worse(error, allowed) {
-            true => Err((
-                error,
-                format!(
-                    "{name} {error:.1e} away from the reference, Burn's own operations, at n = {n}; \
-                     {allowed:.0e} is allowed"
-                ),
-            )),
-            false => Ok((
-                Some(error),
-                format!(
-                    "{} within {error:.1e} of the reference at n = {n}",
-                    names.join(", ")
-                ),
-            )),
-        })
+        let names = names.join(", ");
+        let compared = format!("{names} within {error:.1e} of the reference at n = {n}");
+        Ok(Ok((Some(error), compared)))
     }
 
     /// The model that is compared: what is measured, on shorter sequences if they are long.
@@ -95,11 +88,7 @@ impl Measurement<'_> {
     }
 
     /// The loss, its gradients, and the loss after a step along them.
-    fn of_training<M: Kind>(
-        &self,
-        model: &M,
-        sample: &Sample<M>,
-    ) -> Result<Vec<(&'static str, f64)>> {
+    fn of_training<M: Kind>(&self, model: &M, sample: &Sample<M>) -> [(&'static str, f64); 3] {
         let results = |change: &dyn Fn(Tensor<1>) -> Tensor<1>| {
             let loss = change(sample.loss(model));
             let gradients = GradientsParams::from_grads(loss.backward(), model);
@@ -123,11 +112,11 @@ impl Measurement<'_> {
             let [got, expected] = [losses[at], expected_losses[at]].map(f64::from);
             (got - expected).abs() / expected.abs()
         };
-        Ok(vec![
+        [
             ("loss", relative(0)),
             ("gradients", distance(&gradients, &expected)),
             ("loss after a step", relative(1)),
-        ])
+        ]
     }
 }
 

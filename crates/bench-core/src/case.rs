@@ -1,32 +1,10 @@
 //! What is measured: a matmul, an attention or a model, in one pass.
 
-use std::str::FromStr;
-
 use anyhow::{Context, Result};
 use zoo_oracle::{Input, Problem, catalogue, find, only_measured};
 use zoo_spec::{Mechanism, MechanismConfig, UnknownWord, words};
 
 use crate::model::Setup;
-
-/// What computes a case, in a word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Subject {
-    /// A square matmul: the rate that others are compared with.
-    Matmul,
-    /// A mechanism of ours.
-    Mechanism(Mechanism),
-}
-
-impl FromStr for Subject {
-    type Err = UnknownWord;
-
-    fn from_str(word: &str) -> Result<Self, UnknownWord> {
-        match word {
-            "matmul" => Ok(Self::Matmul),
-            other => other.parse().map(Self::Mechanism),
-        }
-    }
-}
 
 words! {
     /// How far a case goes.
@@ -47,9 +25,7 @@ words! {
 /// One case, whichever backend runs it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Case {
-    /// What is computed.
     pub task: Task,
-    /// How far it goes.
     pub pass: Pass,
 }
 
@@ -58,47 +34,29 @@ pub struct Case {
 pub const MOST_LENGTH: usize = 1 << 24;
 
 /// Reads a length of a command line.
-///
-/// # Errors
-///
-/// What it must be, if it is something else.
 pub fn length(text: &str) -> Result<usize, String> {
     count(text, MOST_LENGTH)
 }
 
 /// Reads a whole number of a command line, from 1 to `most`.
-///
-/// # Errors
-///
-/// As [`length`].
 pub fn count(text: &str, most: usize) -> Result<usize, String> {
     let number = text.trim().parse().ok();
     let number = number.filter(|number| (1..=most).contains(number));
     number.ok_or_else(|| format!("it must be a whole number from 1 to {most}"))
 }
 
-/// What is computed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Task {
     /// A product of two square matrices: the rate that others are compared with.
-    Matmul {
-        /// Rows and columns of each.
-        side: usize,
-    },
+    Matmul { side: usize },
     /// A mechanism on a problem of the catalogue.
     Attention {
-        /// The mechanism.
         mechanism: Mechanism,
         /// The problem, with as many key and value heads as the mechanism has.
         problem: Box<Problem>,
     },
     /// A model with a mechanism for its attention.
-    Model {
-        /// The model and its sizes.
-        setup: Setup,
-        /// The mechanism.
-        attention: Mechanism,
-    },
+    Model { setup: Setup, attention: Mechanism },
 }
 
 impl Case {
@@ -111,7 +69,6 @@ impl Case {
         }
     }
 
-    /// A mechanism on a problem, with as many key and value heads as the mechanism has.
     pub fn attention(mechanism: Mechanism, mut problem: Problem, pass: Pass) -> Self {
         if let Some(kv_heads) = MechanismConfig::from(mechanism).kv_heads(problem.heads) {
             problem.kv_heads = kv_heads;
@@ -123,7 +80,6 @@ impl Case {
         }
     }
 
-    /// A model with a mechanism for its attention.
     pub fn model(setup: Setup, attention: Mechanism, pass: Pass) -> Self {
         Self {
             task: Task::Model { setup, attention },
@@ -201,10 +157,6 @@ pub fn queries_to_check(problem: &Problem) -> Vec<usize> {
 }
 
 /// A problem of the catalogue, at another length if one is given.
-///
-/// # Errors
-///
-/// When the catalogue has no such problem, or none of that length.
 pub fn problem(name: &str, n: Option<usize>) -> Result<Problem> {
     let found = find(name).ok_or_else(|| {
         let known = catalogue().into_iter().chain(only_measured());

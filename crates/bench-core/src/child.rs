@@ -32,29 +32,31 @@ pub struct Limits {
 ///
 /// `None` when `stop` was set meanwhile.
 pub fn watch(mut command: Command, limits: Limits, stop: &AtomicBool) -> Option<Report> {
-    let outcome = match start(&mut command) {
-        Ok(child) => match follow(child, limits, stop)? {
-            Ok(report) => return Some(report),
-            Err(outcome) => outcome,
-        },
-        Err(error) => Outcome::Failed {
-            message: format!("{} could not be started: {error}", program(&command)),
-        },
+    end_with_us(&mut command);
+    let pipes = command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = match pipes.stderr(Stdio::piped()).spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            let program = command.get_program().display();
+            let message = format!("{program} could not be started: {error}");
+            return Some(Outcome::Failed { message }.into());
+        }
     };
-    Some(outcome.into())
-}
-
-fn program(command: &Command) -> String {
-    command.get_program().to_string_lossy().into_owned()
-}
-
-fn start(command: &mut Command) -> std::io::Result<Child> {
-    end_with_us(command);
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
+    // Pipes are emptied while it runs, or a talkative child would wait for us forever.
+    let pipes = [drain(child.stdout.take()), drain(child.stderr.take())];
+    let ended = follow(&mut child, limits, stop);
+    if !matches!(ended, Some(Ok(_))) {
+        // Either may fail only because it is gone already.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    Some(match ended? {
+        Ok(status) => {
+            let [stdout, stderr] = pipes.map(|reader| reader.join().unwrap_or_default());
+            understand(status, &stdout, &stderr)
+        }
+        Err(outcome) => outcome.into(),
+    })
 }
 
 /// Sees to it that a child does not outlive us, however we end: nobody would stop one
@@ -77,67 +79,45 @@ fn end_with_us(command: &mut Command) {
 #[cfg(not(target_os = "linux"))]
 fn end_with_us(_: &mut Command) {}
 
-/// A child's report, or what became of it instead; `None` if `stop` was set.
-fn follow(mut child: Child, limits: Limits, stop: &AtomicBool) -> Option<Result<Report, Outcome>> {
+/// How a child ended, or what it is to be ended for; `None` if `stop` was set.
+fn follow(
+    child: &mut Child,
+    limits: Limits,
+    stop: &AtomicBool,
+) -> Option<Result<ExitStatus, Outcome>> {
     // If memory ends before we notice, the system shall take this one.
     let id = child.id();
     let _ = std::fs::write(format!("/proc/{id}/oom_score_adj"), "1000");
     let memory = limits
         .memory
         .or_else(|| available_memory().map(|bytes| (bytes as f64 * SHARE_OF_MEMORY) as u64));
-
-    // Pipes are emptied while it runs, or a talkative child would wait for us forever.
-    let stdout = drain(child.stdout.take());
-    let stderr = drain(child.stderr.take());
     let begun = Instant::now();
-    let status = loop {
+    loop {
         match child.try_wait() {
-            Ok(Some(status)) => break Ok(status),
+            Ok(Some(status)) => return Some(Ok(status)),
             Ok(None) => {}
             Err(error) => {
-                break Err(Outcome::Failed {
-                    message: format!("it could not be watched: {error}"),
-                });
+                let message = format!("it could not be watched: {error}");
+                return Some(Err(Outcome::Failed { message }));
             }
         }
         if stop.load(Ordering::Relaxed) {
-            end(&mut child);
             return None;
         }
         if begun.elapsed() > limits.time {
-            break Err(Outcome::TimedOut {
-                seconds: limits.time.as_secs_f64(),
-            });
+            let seconds = limits.time.as_secs_f64();
+            return Some(Err(Outcome::TimedOut { seconds }));
         }
         let resident = kibibytes(&format!("/proc/{id}/status"), "VmRSS:");
         if let (Some(used), Some(limit)) = (resident, memory)
             && used > limit
         {
-            break Err(Outcome::OutOfMemory {
-                detail: format!(
-                    "stopped at {}: it may take {}",
-                    units::bytes(used as f64),
-                    units::bytes(limit as f64)
-                ),
-            });
+            let [used, limit] = [used, limit].map(|size| units::bytes(size as f64));
+            let detail = format!("stopped at {used}: it may take {limit}");
+            return Some(Err(Outcome::OutOfMemory { detail }));
         }
         thread::sleep(LOOK);
-    };
-    let status = match status {
-        Ok(status) => status,
-        Err(outcome) => {
-            end(&mut child);
-            return Some(Err(outcome));
-        }
-    };
-    let read = |reader: thread::JoinHandle<String>| reader.join().unwrap_or_default();
-    Some(understand(status, &read(stdout), &read(stderr)))
-}
-
-fn end(child: &mut Child) {
-    // Either may fail only because it is gone already.
-    let _ = child.kill();
-    let _ = child.wait();
+    }
 }
 
 fn drain(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
@@ -150,12 +130,12 @@ fn drain(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String>
     })
 }
 
-fn understand(status: ExitStatus, stdout: &str, stderr: &str) -> Result<Report, Outcome> {
+fn understand(status: ExitStatus, stdout: &str, stderr: &str) -> Report {
     let last_line = stdout.trim_end().lines().last().unwrap_or_default();
     if status.success()
         && let Ok(report) = serde_json::from_str(last_line)
     {
-        return Ok(report);
+        return report;
     }
     // What allocators of Rust, LibTorch, CUDA and graphics drivers say.
     const NO_MEMORY: [&str; 5] = [
@@ -167,20 +147,20 @@ fn understand(status: ExitStatus, stdout: &str, stderr: &str) -> Result<Report, 
     ];
     let words = last_words(stderr);
     let said = stderr.to_lowercase();
-    if killed(status) {
-        return Err(Outcome::OutOfMemory {
-            detail: "killed by the system, most likely for its memory".to_owned(),
-        });
-    }
-    if NO_MEMORY.iter().any(|phrase| said.contains(phrase)) {
-        return Err(Outcome::OutOfMemory { detail: words });
-    }
-    let message = match (words.is_empty(), status.success()) {
-        (false, _) => words,
-        (true, true) => format!("it ended without a report; its last line was {last_line:?}"),
-        (true, false) => format!("it ended with {status} and said nothing"),
+    let outcome = if killed(status) {
+        let detail = "killed by the system, most likely for its memory".to_owned();
+        Outcome::OutOfMemory { detail }
+    } else if NO_MEMORY.iter().any(|phrase| said.contains(phrase)) {
+        Outcome::OutOfMemory { detail: words }
+    } else {
+        let message = match (words.is_empty(), status.success()) {
+            (false, _) => words,
+            (true, true) => format!("it ended without a report; its last line was {last_line:?}"),
+            (true, false) => format!("it ended with {status} and said nothing"),
+        };
+        Outcome::Failed { message }
     };
-    Err(Outcome::Failed { message })
+    outcome.into()
 }
 
 #[cfg(unix)]
@@ -207,52 +187,36 @@ fn last_words(stderr: &str) -> String {
 mod tests {
     use super::*;
 
-    fn run(script: &str, limits: Limits) -> Outcome {
-        let mut command = Command::new("sh");
-        command.args(["-c", script]);
-        watch(command, limits, &AtomicBool::new(false))
-            .expect("nobody stops it")
-            .outcome
-    }
-
-    const LIMITS: Limits = Limits {
-        time: Duration::from_secs(20),
-        memory: None,
-    };
-
     /// A report on the last line is taken, no time left is an outcome, a failure gives its last
     /// words, and allocators and the system say that there is no memory.
     #[test]
     fn whatever_becomes_of_a_child_is_an_outcome() {
         let begun = Instant::now();
-        let short = Limits {
-            time: Duration::from_millis(100),
-            ..LIMITS
+        let limits = |milliseconds| Limits {
+            time: Duration::from_millis(milliseconds),
+            memory: None,
         };
+        let (short, long) = (limits(100), limits(20_000));
         let report = r#"echo talk; echo '{"device":"d","outcome":{"timed-out":{"seconds":2.0}}}'"#;
         let panics = "echo 'thread main panicked:' >&2; echo 'the sky fell' >&2; \
                       echo 'note: run with RUST_BACKTRACE=1' >&2; exit 101";
         let allocation = "echo 'memory allocation of 99 bytes failed' >&2; exit 134";
-        for (script, limits, expected) in [
-            (report, LIMITS, "TimedOut { seconds: 2.0 }"),
-            ("exec sleep 30", short, "TimedOut { seconds: 0.1 }"),
-            (panics, LIMITS, "Failed { message: \"the sky fell\" }"),
-            ("exit 3", LIMITS, "said nothing"),
-            (allocation, LIMITS, "OutOfMemory"),
-            ("kill -KILL $$", LIMITS, "OutOfMemory"),
+        let missing = "Failed { message: \"/nowhere/zoo-bench could not be started";
+        for (program, script, limits, expected) in [
+            ("sh", report, long, "TimedOut { seconds: 2.0 }"),
+            ("sh", "exec sleep 30", short, "TimedOut { seconds: 0.1 }"),
+            ("sh", panics, long, "Failed { message: \"the sky fell\" }"),
+            ("sh", "exit 3", long, "said nothing"),
+            ("sh", allocation, long, "OutOfMemory"),
+            ("sh", "kill -KILL $$", long, "OutOfMemory"),
+            ("/nowhere/zoo-bench", "", long, missing),
         ] {
-            let outcome = format!("{:?}", run(script, limits));
+            let mut command = Command::new(program);
+            command.args(["-c", script]);
+            let report = watch(command, limits, &AtomicBool::new(false)).expect("not stopped");
+            let outcome = format!("{:?}", report.outcome);
             assert!(outcome.contains(expected), "{script}: {outcome}");
         }
         assert!(begun.elapsed() < Duration::from_secs(10));
-    }
-
-    #[test]
-    fn a_program_that_is_not_there_is_an_outcome() {
-        let command = Command::new("/nowhere/zoo-bench");
-        let report = watch(command, LIMITS, &AtomicBool::new(false)).expect("not stopped");
-        let outcome = format!("{:?}", report.outcome);
-        let says = "Failed { message: \"/nowhere/zoo-bench could not be started";
-        assert!(outcome.starts_with(says), "{outcome}");
     }
 }

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use zoo_spec::words;
 
-use crate::pool::{Pooled, distinct};
-use crate::record::CaseId;
+use crate::pool::distinct;
+use crate::record::{CaseId, CaseLine};
 use crate::table::{Cell, drawn};
 
 /// What became of one case from one run to the other.
@@ -14,18 +14,14 @@ pub struct Change {
     /// The case, its times or outcomes, their ratio, and how far that may be from 1 and mean
     /// nothing: the cells of a row.
     cells: [String; 5],
-    /// What that comes to.
     pub verdict: Verdict,
 }
 
 words! {
-    /// What a change comes to.
     pub enum Verdict: "verdict" {
         /// Within the noise.
         Same = "no change",
-        /// Faster beyond the noise.
         Faster = "faster",
-        /// Slower beyond the noise.
         Slower = "SLOWER",
         /// It had a time and has none any more.
         Broken = "BROKEN",
@@ -50,7 +46,7 @@ impl Verdict {
 const LEAST: f64 = 0.05;
 
 /// How far from its median a case's samples and the medians of its rounds lie.
-fn spread(case: &Pooled) -> Option<f64> {
+fn spread(case: &CaseLine) -> Option<f64> {
     let samples = case.samples()?;
     let median = samples.median();
     let far = |x: f64| (x / median).max(median / x) - 1.0;
@@ -61,7 +57,7 @@ fn spread(case: &Pooled) -> Option<f64> {
 
 /// Compares two runs, case by case, in the order of the second; what is only in
 /// the first comes last.
-pub fn compare(before: &[Pooled], after: &[Pooled]) -> Vec<Change> {
+pub fn compare(before: &[CaseLine], after: &[CaseLine]) -> Vec<Change> {
     let ids = distinct(after.iter().chain(before).map(|case| &case.id));
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let change = |id: &CaseId| {
@@ -74,8 +70,8 @@ pub fn compare(before: &[Pooled], after: &[Pooled]) -> Vec<Change> {
         let ratio = now.zip(then).and_then(|(now, then)| now.ratio(then));
         let cells = [
             id.to_string(),
-            or_dash(then.map(|case| case.outcome.summary())),
-            or_dash(now.map(|case| case.outcome.summary())),
+            or_dash(then.map(|case| case.report.outcome.summary())),
+            or_dash(now.map(|case| case.report.outcome.summary())),
             or_dash(ratio.map(|ratio| format!("{:.2}", ratio.ratio))),
             or_dash(noise.map(|noise| format!("{:.0}%", noise * 100.0))),
         ];
@@ -85,7 +81,7 @@ pub fn compare(before: &[Pooled], after: &[Pooled]) -> Vec<Change> {
 }
 
 /// The noise of a case that is in both runs, if both have times, and what its change comes to.
-fn judged(then: &Pooled, now: &Pooled) -> (Option<f64>, Verdict) {
+fn judged(then: &CaseLine, now: &CaseLine) -> (Option<f64>, Verdict) {
     let noise = spread(then)
         .zip(spread(now))
         .map(|(then, now)| then.hypot(now).max(LEAST));
@@ -139,51 +135,30 @@ mod tests {
     use crate::pool::pool;
     use crate::record::Outcome;
 
-    fn verdict(before: &[f64], after: &[f64]) -> Verdict {
-        let before = pool(&[line("a", 256, before)]);
-        let after = pool(&[line("a", 256, after)]);
-        compare(&before, &after)[0].verdict
-    }
-
     #[test]
     fn the_noise_comes_from_the_samples() {
-        let quiet = [10.0, 10.1, 10.0, 9.9, 10.0];
-        let noisy = [10.0, 13.0, 10.0, 8.0, 10.0];
-        let quiet_but_slower = [11.5, 11.6, 11.5, 11.4, 11.5];
-        assert_eq!(verdict(&quiet, &quiet), Verdict::Same);
-        assert_eq!(verdict(&quiet, &quiet_but_slower), Verdict::Slower);
-        assert_eq!(verdict(&quiet_but_slower, &quiet), Verdict::Faster);
-        assert_eq!(verdict(&noisy, &quiet_but_slower), Verdict::Same);
-    }
-
-    #[test]
-    fn a_case_that_lost_its_time_is_a_regression() {
-        let mut wrong = line("a", 256, &[]);
-        wrong.outcome = Outcome::Failed {
-            message: "it fell".to_owned(),
-        };
-        let (fine, broken) = (pool(&[line("a", 256, &[1.0])]), pool(&[wrong]));
-        let changes = compare(&fine, &broken);
-        assert!(changes[0].verdict.is_regression());
-        assert!(show(&changes).contains("1 worse"));
-        assert_eq!(compare(&broken, &fine)[0].verdict, Verdict::Mended);
-    }
-
-    #[test]
-    fn cases_of_one_run_only_are_said_to_be() {
-        let (a, b) = (
-            pool(&[line("a", 256, &[1.0])]),
-            pool(&[line("b", 256, &[1.0])]),
-        );
-        let changes = compare(&a, &b);
-        let verdicts: Vec<_> = changes.iter().map(|change| change.verdict).collect();
-        assert_eq!(verdicts, [Verdict::New, Verdict::Gone]);
-        assert!(show(&changes).contains("2 in one of the runs only"));
-    }
-
-    #[test]
-    fn the_same_run_twice_is_no_change() {
-        let run = pool(&[line("a", 256, &[1.0, 1.1])]);
-        assert!(show(&compare(&run, &run)).contains(": no change"));
+        let run = |subject, milliseconds: &[f64]| pool(&[line(subject, 256, milliseconds)]);
+        let quiet = run("a", &[10.0, 10.1, 10.0, 9.9, 10.0]);
+        let noisy = run("a", &[10.0, 13.0, 10.0, 8.0, 10.0]);
+        let slower = run("a", &[11.5, 11.6, 11.5, 11.4, 11.5]);
+        let other = run("b", &[1.0]);
+        let mut broken = quiet.clone();
+        let message = "it fell".to_owned();
+        broken[0].report.outcome = Outcome::Failed { message };
+        for (before, after, verdicts, summary) in [
+            (&quiet, &quiet, &[Verdict::Same][..], ": no change"),
+            (&quiet, &slower, &[Verdict::Slower], "1 worse"),
+            (&slower, &quiet, &[Verdict::Faster], "1 better"),
+            (&noisy, &slower, &[Verdict::Same], ": no change"),
+            (&quiet, &broken, &[Verdict::Broken], "1 worse"),
+            (&broken, &quiet, &[Verdict::Mended], "1 better"),
+            (&quiet, &other, &[Verdict::New, Verdict::Gone], "2 in one"),
+        ] {
+            let changes = compare(before, after);
+            let found: Vec<_> = changes.iter().map(|change| change.verdict).collect();
+            assert_eq!(found, verdicts);
+            let shown = show(&changes);
+            assert!(shown.contains(summary), "{shown}");
+        }
     }
 }

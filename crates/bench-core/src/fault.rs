@@ -3,15 +3,12 @@
 zoo_spec::words! {
     /// A case that misbehaves on purpose, so that tests can show what becomes of one.
     pub enum Fault: "fault" {
-        /// Never ends.
         Hang = "hang",
         /// Takes all the memory there is.
         Exhaust = "exhaust",
-        /// Computes something else.
         Wrong = "wrong",
         /// A model whose results are one percent off.
         Inexact = "inexact",
-        /// Ends with a panic.
         Crash = "crash",
     }
 }

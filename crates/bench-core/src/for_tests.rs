@@ -38,7 +38,7 @@ pub fn on(backend: &str, mut line: CaseLine) -> CaseLine {
 pub fn of_model(name: &str, mut line: CaseLine) -> CaseLine {
     line.id.problem = name.to_owned();
     line.tokens = Some(4 * line.id.n);
-    line.parameters = Some(1 << 20);
+    line.report.parameters = Some(1 << 20);
     line
 }
 

@@ -5,19 +5,23 @@
 //! - [`run`]: one child process per case, watched for time and memory;
 //! - [`record`]: what is written down, a line of JSON as each case ends;
 //! - [`pool`]: the rounds of a case put together;
-//! - [`fit`], [`findings`]: how time and memory grow, and which mechanism overtakes which;
+//! - [`findings`]: how time and memory grow, and which mechanism overtakes which;
 //! - [`table`], [`plot`], [`report`], [`compare`]: what people look at;
 //! - [`pytorch`]: the other side of `--vs pytorch`.
 //!
 //! No tensor library is in here. The measuring itself is done by `zoo-bench`,
 //! which shares [`case`] and [`record`] with this crate.
 
+#![allow(
+    missing_docs,
+    reason = "not published: comments are for what names and types do not say"
+)]
+
 pub mod case;
 pub mod child;
 pub mod compare;
 pub mod fault;
 pub mod findings;
-pub mod fit;
 #[doc(hidden)]
 pub mod for_tests;
 pub mod machine;

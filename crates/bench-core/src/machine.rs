@@ -4,23 +4,18 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-/// What a run ran on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// The processor's own name.
     pub cpu: String,
     /// Its features that kernels choose by.
     pub features: Vec<String>,
-    /// Threads it runs at once.
     pub cores: usize,
     /// Its memory, where the system tells.
     pub memory_bytes: Option<u64>,
-    /// Operating system and architecture.
     pub system: String,
 }
 
 impl Machine {
-    /// This machine.
     pub fn here() -> Self {
         Self {
             cpu: cpu_name().unwrap_or_else(|| format!("unnamed {}", std::env::consts::ARCH)),

@@ -2,15 +2,13 @@
 
 use zoo_viz::plot::{self, Line, Plot, Scale, Ticks};
 
-use crate::fit::power_law;
+use crate::findings::power_law;
 use crate::units::{bytes, count, time};
 
 /// What is drawn up the left side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Axis {
-    /// Seconds.
     Time,
-    /// Bytes.
     Memory,
 }
 

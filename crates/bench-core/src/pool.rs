@@ -1,38 +1,16 @@
 //! The rounds of a case put together, and what its samples say.
 
-use std::ops::Deref;
+use crate::record::{CaseLine, Measured, Outcome, Report};
 
-use crate::record::{CaseLine, Measured, Outcome};
-
-/// A case over all its rounds.
-///
-/// It is a line with the samples of all rounds, the most memory and the worst error of any; or
-/// with the first outcome that has no time: one is enough to distrust the case.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Pooled {
-    line: CaseLine,
-    /// The median of each round.
-    pub round_medians: Vec<f64>,
-}
-
-impl Deref for Pooled {
-    type Target = CaseLine;
-
-    fn deref(&self) -> &CaseLine {
-        &self.line
-    }
-}
-
-impl Pooled {
-    /// Its samples, unless it has none.
+impl CaseLine {
     pub fn samples(&self) -> Option<&Measured> {
-        self.outcome.measured()
+        self.report.outcome.measured()
     }
 
     /// Floating-point operations per second at the median, where they were counted.
     pub fn rate(&self) -> Option<f64> {
-        let samples = self.samples().filter(|_| self.work > 0.0)?;
-        Some(self.work / samples.median())
+        let work = self.report.work.filter(|work| *work > 0.0)?;
+        Some(work / self.samples()?.median())
     }
 
     /// Tokens per second at the median, of a model.
@@ -40,7 +18,6 @@ impl Pooled {
         Some(self.tokens? as f64 / self.samples()?.median())
     }
 
-    /// Whether it is of a model.
     pub fn is_model(&self) -> bool {
         self.tokens.is_some()
     }
@@ -67,42 +44,44 @@ impl Pooled {
 /// round by round, lowest and highest, which says how far to trust it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ratio {
-    /// Of the pooled medians.
     pub ratio: f64,
-    /// The lowest of any round.
     pub low: f64,
-    /// The highest of any round.
     pub high: f64,
 }
 
 /// Puts the rounds of each case together, in the order cases first ended.
-pub fn pool(lines: &[CaseLine]) -> Vec<Pooled> {
+///
+/// A case then has the samples of all rounds, the most memory and the worst error of any; or the
+/// first outcome that has no time: one is enough to distrust the case.
+pub fn pool(lines: &[CaseLine]) -> Vec<CaseLine> {
     let cases = group(lines, |line| line.id.clone());
     cases.iter().map(|(_, rounds)| pooled(rounds)).collect()
 }
 
-fn pooled(rounds: &[&CaseLine]) -> Pooled {
-    let outcomes = || rounds.iter().map(|round| &round.outcome);
-    let measured: Vec<&Measured> = outcomes().filter_map(Outcome::measured).collect();
-    let without = outcomes().find(|outcome| outcome.measured().is_none());
-    let line = CaseLine {
-        device: rounds.iter().find_map(|round| round.device.clone()),
-        body: rounds.iter().find_map(|round| round.body.clone()),
-        outcome: without.cloned().unwrap_or_else(|| {
-            let peaks = measured.iter().filter_map(|round| round.peak.clone());
-            let errors = measured.iter().filter_map(|round| round.error);
-            Outcome::Measured(Measured {
-                seconds: measured.iter().flat_map(|m| m.seconds.clone()).collect(),
-                peak: peaks.max_by_key(|peak| peak.bytes),
-                error: errors.reduce(f64::max),
-                checked: measured.iter().find_map(|round| round.checked.clone()),
-            })
-        }),
-        ..rounds[0].clone()
-    };
-    Pooled {
-        line,
+fn pooled(rounds: &[&CaseLine]) -> CaseLine {
+    let reports = || rounds.iter().map(|round| &round.report);
+    let measured: Vec<&Measured> = rounds.iter().filter_map(|round| round.samples()).collect();
+    let mut outcomes = reports().map(|report| &report.outcome);
+    let without = outcomes.find(|outcome| outcome.measured().is_none());
+    let outcome = without.cloned().unwrap_or_else(|| {
+        let peaks = measured.iter().filter_map(|round| round.peak.clone());
+        let errors = measured.iter().filter_map(|round| round.error);
+        Outcome::Measured(Measured {
+            seconds: measured.iter().flat_map(|m| m.seconds.clone()).collect(),
+            peak: peaks.max_by_key(|peak| peak.bytes),
+            error: errors.reduce(f64::max),
+            checked: measured.iter().find_map(|round| round.checked.clone()),
+        })
+    });
+    CaseLine {
+        report: Report {
+            device: reports().find_map(|report| report.device.clone()),
+            body: reports().find_map(|report| report.body.clone()),
+            outcome,
+            ..rounds[0].report.clone()
+        },
         round_medians: measured.iter().map(|round| round.median()).collect(),
+        ..rounds[0].clone()
     }
 }
 
@@ -152,9 +131,9 @@ mod tests {
     #[test]
     fn one_round_without_a_time_takes_the_time_of_all() {
         let mut bad = line("a", 256, &[]);
-        bad.outcome = Outcome::TimedOut { seconds: 1.0 };
+        bad.report.outcome = Outcome::TimedOut { seconds: 1.0 };
         let lines = [line("a", 256, &[1.0]), bad.clone(), line("a", 256, &[1.0])];
-        assert_eq!(pool(&lines)[0].outcome, bad.outcome);
+        assert_eq!(pool(&lines)[0].report, bad.report);
     }
 
     #[test]

@@ -2,12 +2,12 @@
 //! Python process that samples and reports as `zoo-bench` does.
 
 use std::fs;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use serde::Serialize;
+use serde_json::json;
 use zoo_oracle::{Mask, Problem};
 use zoo_spec::Dtype;
 
@@ -53,24 +53,8 @@ pub struct PyTorch {
     inputs: PathBuf,
 }
 
-/// What the script reads about a problem, besides its tensors.
-#[derive(Serialize)]
-struct Description<'a> {
-    query: [usize; 4],
-    key: [usize; 4],
-    value: [usize; 4],
-    scale: f64,
-    causal: bool,
-    dense_mask: bool,
-    queries_to_check: &'a [usize],
-}
-
 impl PyTorch {
     /// Measures with `python` and the scripts in a folder, on PyTorch's CPU or CUDA device.
-    ///
-    /// # Errors
-    ///
-    /// When there is no place for its inputs.
     pub fn new(
         python: PathBuf,
         scripts: PathBuf,
@@ -92,12 +76,7 @@ impl PyTorch {
         })
     }
 
-    /// The process that measures a case this way.
-    ///
-    /// # Errors
-    ///
-    /// When its inputs cannot be written, or the problem is none that PyTorch's attention
-    /// can be asked.
+    /// The process that measures a case this way. Some problems cannot be put to PyTorch's attention.
     pub(crate) fn command(&self, case: &Case, way: Way, dtype: Dtype) -> io::Result<Command> {
         let (script, flag, path) = match &case.task {
             Task::Matmul { .. } => return Err(io::Error::other("it is not asked for matmuls")),
@@ -133,21 +112,12 @@ impl PyTorch {
 
     /// The file that says what model to build on what batch.
     fn setup_of(&self, setup: &Setup) -> io::Result<PathBuf> {
-        #[derive(Serialize)]
-        struct Description<'a> {
-            #[serde(flatten)]
-            setup: &'a Setup,
-            prompt: usize,
-            generated: usize,
-        }
-        let description = Description {
-            setup,
-            prompt: setup.prompt(),
-            generated: setup.generated(),
-        };
+        let mut description = serde_json::to_value(setup)?;
+        description["prompt"] = setup.prompt().into();
+        description["generated"] = setup.generated().into();
         let name = format!("{}-{}.json", setup.name(), setup.n);
         let path = self.inputs.join(name);
-        write(&path, &serde_json::to_vec(&description)?)?;
+        fs::write(&path, description.to_string())?;
         Ok(path)
     }
 
@@ -168,7 +138,7 @@ impl PyTorch {
             ("upstream", &inputs.upstream),
         ] {
             let bytes: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
-            write(&partial.join(name), &bytes)?;
+            fs::write(partial.join(name), bytes)?;
         }
         // Square causal attention is the one mask PyTorch has a word for.
         let causal = problem.mask == Mask::Causal && problem.seq_q == problem.seq_k;
@@ -177,19 +147,18 @@ impl PyTorch {
         let dense_mask = !causal && !is_last && problem.mask != Mask::Full;
         if dense_mask {
             let hidden: Vec<u8> = problem.hidden().into_iter().map(u8::from).collect();
-            write(&partial.join("hidden"), &hidden)?;
+            fs::write(partial.join("hidden"), hidden)?;
         }
-        let description = Description {
-            query: problem.query_shape(),
-            key: problem.key_shape(),
-            value: problem.value_shape(),
-            scale: problem.scale(),
-            causal,
-            dense_mask,
-            queries_to_check: &queries_to_check(problem),
-        };
-        let description = serde_json::to_vec(&description)?;
-        write(&partial.join("problem.json"), &description)?;
+        let description = json!({
+            "query": problem.query_shape(),
+            "key": problem.key_shape(),
+            "value": problem.value_shape(),
+            "scale": problem.scale(),
+            "causal": causal,
+            "dense_mask": dense_mask,
+            "queries_to_check": queries_to_check(problem),
+        });
+        fs::write(partial.join("problem.json"), description.to_string())?;
         fs::rename(&partial, &folder)?;
         Ok(folder)
     }
@@ -197,25 +166,14 @@ impl PyTorch {
 
 /// What of a problem PyTorch's attention has no argument for, or not with our meaning.
 fn only_ours(problem: &Problem) -> Option<&'static str> {
-    let Problem {
-        softcap,
-        alibi,
-        bias,
-        dropout,
-        ..
-    } = problem;
     [
-        (softcap.is_some(), "a softcap"),
-        (*alibi, "ALiBi"),
-        (bias.is_some(), "a bias"),
-        (dropout.is_some(), "dropout"),
+        (problem.softcap.is_some(), "a softcap"),
+        (problem.alibi, "ALiBi"),
+        (problem.bias.is_some(), "a bias"),
+        (problem.dropout.is_some(), "dropout"),
     ]
     .into_iter()
     .find_map(|(is_there, option)| is_there.then_some(option))
-}
-
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    fs::File::create(path)?.write_all(bytes)
 }
 
 impl Drop for PyTorch {

@@ -18,7 +18,6 @@ use crate::units::{count, time};
 pub enum Line {
     /// The first: what holds for all.
     Run(RunInfo),
-    /// One case, once.
     Case(CaseLine),
     /// A case of the selection that was not run.
     Skipped(Skipped),
@@ -27,15 +26,11 @@ pub enum Line {
 /// A case of a selection that is not run, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// The problem of the catalogue, or the model.
     pub problem: String,
-    /// Its length.
     pub n: usize,
-    /// The pass.
     pub pass: Pass,
     /// The mechanism, or what PyTorch was not asked for.
     pub subject: String,
-    /// Why.
     pub reason: String,
 }
 
@@ -57,15 +52,11 @@ impl Skipped {
 pub struct RunInfo {
     /// When it began, in UTC.
     pub started: String,
-    /// The command that made it.
     pub command: Vec<String>,
     /// The commit measured, with `+changes` where files differ from it.
     pub commit: Option<String>,
-    /// Version of this project.
     pub version: String,
-    /// Version of Burn.
     pub burn: String,
-    /// What it ran on.
     pub machine: Machine,
     /// Threads that each side was given.
     pub threads: usize,
@@ -91,16 +82,22 @@ impl RunInfo {
 pub struct CaseId {
     /// The backend's word, or `pytorch`.
     pub backend: String,
-    /// The number type.
     pub dtype: String,
-    /// The problem of the catalogue, or the model.
     pub problem: String,
     /// Its length: keys, or places of a sequence.
     pub n: usize,
-    /// How far it went.
     pub pass: Pass,
     /// The mechanism, `matmul`, or what PyTorch was asked for; of a model, its attention.
     pub subject: String,
+}
+
+impl CaseId {
+    /// Whether both are of one problem in one pass and dtype, whatever computes it.
+    pub(crate) fn is_of_same_problem(&self, other: &Self) -> bool {
+        self.problem == other.problem
+            && (self.n, self.pass) == (other.n, other.pass)
+            && self.dtype == other.dtype
+    }
 }
 
 /// In a line: `flex standard on layer at n = 1,024, train, f32`.
@@ -115,31 +112,23 @@ impl fmt::Display for CaseId {
     }
 }
 
-/// One case, measured once.
+/// One case, measured once, or all its rounds [together](crate::pool::pool).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CaseLine {
-    /// What was measured.
     #[serde(flatten)]
     pub id: CaseId,
-    /// Which of the rounds.
     pub round: usize,
-    /// Floating-point operations of its matmuls.
-    pub work: f64,
     /// Bytes no way of computing it can do without.
     pub minimum_bytes: u64,
     /// Tokens of a pass, of a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<usize>,
-    /// Numbers that the model has learned.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parameters: Option<u64>,
-    /// The device, its versions with it, if it was reached.
-    pub device: Option<String>,
-    /// What computed it there, where a mechanism has several ways.
-    #[serde(default)]
-    pub body: Option<String>,
-    /// What became of it.
-    pub outcome: Outcome,
+    /// What the measuring program said, with the work filled in.
+    #[serde(flatten)]
+    pub report: Report,
+    /// The median of each round; empty of a single one.
+    #[serde(skip)]
+    pub round_medians: Vec<f64>,
 }
 
 /// What became of a case.
@@ -153,24 +142,14 @@ pub enum Outcome {
         /// The worst error relative to the largest number of its tensor; infinite
         /// ones, which JSON has no word for, are `None`.
         error: Option<f64>,
-        /// What was wrong where.
         detail: String,
     },
     /// It had not ended by then.
-    TimedOut {
-        /// The time it was given.
-        seconds: f64,
-    },
+    TimedOut { seconds: f64 },
     /// It needed more memory than there is.
-    OutOfMemory {
-        /// How that showed.
-        detail: String,
-    },
+    OutOfMemory { detail: String },
     /// It ended in another way.
-    Failed {
-        /// Its last words.
-        message: String,
-    },
+    Failed { message: String },
 }
 
 impl Outcome {
@@ -180,7 +159,6 @@ impl Outcome {
         Self::Wrong { error, detail }
     }
 
-    /// The measurements, if there are any.
     pub fn measured(&self) -> Option<&Measured> {
         match self {
             Self::Measured(measured) => Some(measured),
@@ -231,40 +209,35 @@ impl Measured {
         }
     }
 
-    /// The median, in seconds.
     pub fn median(&self) -> f64 {
         self.quantile(0.5)
     }
 }
 
-/// The most memory a case took.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Peak {
     /// Inputs, result, gradients and everything in between.
     pub bytes: u64,
-    /// How it was measured.
     pub how: String,
 }
 
 /// What a measuring program prints when it is done.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The device in use, if it was reached.
+    /// The device, its versions with it, if it was reached.
     pub device: Option<String>,
     /// What computes the case there, where a mechanism has several ways.
     #[serde(default)]
     pub body: Option<String>,
-    /// Of a model, the numbers it has learned.
+    /// Of a model, how many parameters it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<u64>,
-    /// Of a model that counts them, floating-point operations of the matmuls of a pass.
+    /// Floating-point operations of the matmuls of a pass, where the program counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<f64>,
-    /// What became of the case.
     pub outcome: Outcome,
 }
 
-/// A case that never came to measure anything.
 impl From<Outcome> for Report {
     fn from(outcome: Outcome) -> Self {
         Self {
@@ -285,11 +258,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Begins a results file.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be created, or is there already: results are never overwritten.
+    /// Begins a results file. One that is there is an error: results are never overwritten.
     pub fn create(path: &Path, run: &RunInfo) -> io::Result<Self> {
         let mut writer = Self {
             file: File::create_new(path)?,
@@ -298,11 +267,6 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Adds a line.
-    ///
-    /// # Errors
-    ///
-    /// When the disk does not take it.
     pub fn write(&mut self, line: &Line) -> io::Result<()> {
         let mut text = serde_json::to_string(line)?;
         text.push('\n');
@@ -312,10 +276,8 @@ impl Writer {
     }
 }
 
-/// A results file, read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Results {
-    /// What holds for all cases.
     pub run: RunInfo,
     /// The cases, in the order they ended.
     pub cases: Vec<CaseLine>,
@@ -327,11 +289,7 @@ pub struct Results {
 pub const FILE: &str = "results.jsonl";
 
 impl Results {
-    /// Reads a results file, or the one in a folder.
-    ///
-    /// # Errors
-    ///
-    /// When it is not one. A last line that was cut off is left out.
+    /// Reads a results file, or the one in a folder. A last line that was cut off is left out.
     pub fn read(path: &Path) -> Result<Self> {
         let path = match path.is_dir() {
             true => &path.join(FILE),
@@ -379,10 +337,7 @@ mod tests {
         let path = folder.path().join(FILE);
         let mut writer = Writer::create(&path, &run_info()).expect("a new file");
         let mut wrong = line("standard", 512, &[]);
-        wrong.outcome = Outcome::Wrong {
-            error: None,
-            detail: "context[0] is NaN".to_owned(),
-        };
+        wrong.report.outcome = Outcome::wrong("context[0] is NaN".to_owned());
         let cases = [line("standard", 256, &[1.5, 2.5]), wrong];
         for case in &cases {
             writer.write(&Line::Case(case.clone())).expect("written");
@@ -412,7 +367,7 @@ mod tests {
         let Ok(Line::Case(case)) = serde_json::from_str(old) else {
             panic!("it does not read")
         };
-        assert_eq!((case.tokens, case.parameters), (None, None));
+        assert_eq!((case.tokens, case.report.parameters), (None, None));
         // Nor does anything new come into the line of an attention.
         let again = serde_json::to_string(&case).expect("written");
         assert!(

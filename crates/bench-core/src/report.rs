@@ -12,17 +12,13 @@ use zoo_viz::plot::Line;
 
 use crate::findings::{Family, Series, families, findings};
 use crate::plot::{Axis, svg};
-use crate::pool::{Pooled, distinct, pool};
-use crate::record::Results;
+use crate::pool::{distinct, pool};
+use crate::record::{CaseLine, Results};
 use crate::table::{LEGEND, Section, is_number, remarks, sections, skipped_lines};
 use crate::units::bytes;
 
 /// Writes `report.html` and the plots into `folder`, and returns the page's path.
-///
-/// # Errors
-///
-/// When the disk does not take it.
-pub fn write(folder: &Path, results: &Results, baseline: Option<&[Pooled]>) -> Result<PathBuf> {
+pub fn write(folder: &Path, results: &Results, baseline: Option<&[CaseLine]>) -> Result<PathBuf> {
     let cases = pool(&results.cases);
     let families = families(&cases);
     let mut drawn = Vec::new();
@@ -35,7 +31,7 @@ pub fn write(folder: &Path, results: &Results, baseline: Option<&[Pooled]>) -> R
         drawn.push(json!({ "section": family.section, "plots": plots }));
     }
     let memory = results.run.machine.memory_bytes;
-    let devices = cases.iter().filter_map(|case| case.device.as_ref());
+    let devices = cases.iter().filter_map(|case| case.report.device.as_ref());
     let devices: Vec<String> = distinct(devices).into_iter().cloned().collect();
     let page = json!({
         "run": results.run,
@@ -59,10 +55,6 @@ pub fn write(folder: &Path, results: &Results, baseline: Option<&[Pooled]>) -> R
 }
 
 /// Tables in Markdown.
-///
-/// # Errors
-///
-/// None that a table leads to.
 pub fn markdown(sections: &[Section]) -> Result<String> {
     rendered(
         "tables.md",

@@ -50,16 +50,15 @@ pub(crate) fn compared_with_ours(
         return report;
     };
     let is_ours = |line: &&CaseLine| {
-        let of = |id: &CaseId| (id.problem.clone(), id.n, id.pass);
         let attention = line.id.subject.parse();
         line.id.backend != id.backend
-            && of(&line.id) == of(id)
+            && line.id.is_of_same_problem(id)
             && attention.is_ok_and(|attention| setup.model.is_same_in_pytorch(attention))
     };
     let mut measured = before.iter().filter(is_ours);
-    let found = measured.find_map(|line| Some((line.work, line.parameters?)));
+    let found = measured.find_map(|line| Some((line.report.work, line.report.parameters?)));
     if let Some((work, ours)) = found {
-        report.work = Some(work);
+        report.work = work;
         if ours != theirs {
             let detail = format!("it is another model: {theirs} parameters, and ours has {ours}");
             report.outcome = Outcome::wrong(detail);
@@ -101,8 +100,8 @@ mod tests {
             line.id.backend = backend.to_owned();
             line.id.problem = case.name();
             line.id.pass = case.pass;
-            line.parameters = Some(parameters);
-            line.work = work;
+            line.report.parameters = Some(parameters);
+            line.report.work = Some(work);
             line
         };
         let before = [
@@ -113,13 +112,13 @@ mod tests {
         let compared = |parameters| {
             let report = Report {
                 parameters: Some(parameters),
-                ..theirs.outcome.clone().into()
+                ..theirs.report.outcome.clone().into()
             };
             compared_with_ours(&theirs.id, &case, &before, report)
         };
         let report = compared(100);
         assert_eq!(report.work, Some(10.0));
-        assert_eq!(report.outcome, theirs.outcome);
+        assert_eq!(report.outcome, theirs.report.outcome);
         let outcome = format!("{:?}", compared(99).outcome);
         let says = "99 parameters, and ours has 100";
         assert!(

@@ -20,11 +20,8 @@ use crate::rival;
 /// A measuring program that was built for a backend.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// The backend's word.
     pub backend: String,
-    /// `zoo-bench`.
     pub executable: PathBuf,
-    /// What it needs to run.
     pub environment: Environment,
 }
 
@@ -34,20 +31,17 @@ pub type Environment = Vec<(&'static str, OsString)>;
 /// Everything that is measured in one run.
 #[derive(Debug)]
 pub struct Comparison {
-    /// One program per backend.
     pub programs: Vec<Program>,
     /// PyTorch, if it is compared with.
     pub pytorch: Option<PyTorch>,
     /// The cases that every backend runs.
     pub cases: Vec<Case>,
-    /// The number type.
     pub dtype: Dtype,
     /// Threads that each side is given.
     pub threads: usize,
     /// How often each case is run, from its start. Rounds go over all cases in
     /// turn, so that a busy minute of the machine hurts all of them alike.
     pub rounds: usize,
-    /// How each process samples.
     pub sampling: Sampling,
     /// Time and memory that each process may take.
     pub limits: Limits,
@@ -55,18 +49,14 @@ pub struct Comparison {
     pub faults: Vec<(usize, Fault)>,
 }
 
-/// What happens in a run.
 #[derive(Debug, Clone, Copy)]
 pub enum Event<'a> {
     /// It begins, with so many processes to run.
     Run(usize),
-    /// A case begins.
     Begin(&'a CaseId),
-    /// A case ended.
     End(&'a CaseLine),
 }
 
-/// One process to be.
 struct Job<'a> {
     id: CaseId,
     case: &'a Case,
@@ -104,10 +94,6 @@ impl Comparison {
 
     /// Measures everything, and writes each case down as it ends; `watch` is told what happens.
     /// Stops early, with what is done, when `stop` is set.
-    ///
-    /// # Errors
-    ///
-    /// When results cannot be written.
     pub fn run(
         &self,
         writer: &mut Writer,
@@ -207,17 +193,14 @@ impl Comparison {
         if let By::PyTorch(..) = &job.by {
             report = rival::compared_with_ours(&job.id, job.case, before, report);
         }
-        let parameters = report.parameters;
+        report.work = report.work.or_else(|| Some(job.case.work()));
         Some(CaseLine {
             id: job.id.clone(),
             round,
-            work: report.work.unwrap_or_else(|| job.case.work()),
-            minimum_bytes: job.case.minimum_bytes(self.dtype, parameters),
+            minimum_bytes: job.case.minimum_bytes(self.dtype, report.parameters),
             tokens: job.case.tokens(),
-            parameters,
-            device: report.device,
-            body: report.body,
-            outcome: report.outcome,
+            report,
+            round_medians: Vec::new(),
         })
     }
 
@@ -302,7 +285,7 @@ mod tests {
         let mut second: Vec<_> = order[per_round..].to_vec();
         second.reverse();
         assert_eq!(second, order[..per_round]);
-        let failed = |line: &CaseLine| matches!(line.outcome, Outcome::Failed { .. });
+        let failed = |line: &CaseLine| matches!(line.report.outcome, Outcome::Failed { .. });
         assert!(lines.iter().all(failed));
     }
 

@@ -57,7 +57,6 @@ impl Case {
     }
 }
 
-/// What a mechanism computes of the problem, if it takes it.
 pub(crate) fn given_to(problem: &Problem, mechanism: Mechanism) -> Option<Problem> {
     // How many parameters there are counts here, not which.
     let parameters = |parameter: Parameter| vec![0.0; parameter.count()];

@@ -44,7 +44,7 @@ fn renders(browser: &Path) -> Result<(), Failed> {
         lines.push(on("pytorch", line("sdpa", n, &[5e-6 * n_f * n_f])));
     }
     let mut slow = line("linear", 4096, &[]);
-    slow.outcome = Outcome::TimedOut { seconds: 60.0 };
+    slow.report.outcome = Outcome::TimedOut { seconds: 60.0 };
     lines.push(slow);
     // A model at one length has a table and nothing to draw, at two it has both.
     for (name, n) in [("gpt-small", 64), ("gpt-small", 128), ("han-small", 128)] {

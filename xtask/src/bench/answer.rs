@@ -1,14 +1,16 @@
-//! What a run comes to, printed.
+//! What a run comes to, printed: at its end, or from what it left (`bench report RUN` and
+//! `bench compare A B`).
 
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use zoo_bench_core::compare;
 use zoo_bench_core::findings::{families, findings};
-use zoo_bench_core::pool::{Pooled, distinct, group, pool};
-use zoo_bench_core::record::{Outcome, Results, Skipped};
+use zoo_bench_core::pool::{distinct, group, pool};
+use zoo_bench_core::record::{CaseLine, Outcome, Results, Skipped};
 use zoo_bench_core::table;
 use zoo_bench_core::{report, units};
 
@@ -34,7 +36,7 @@ enum Format {
 
 impl Show {
     /// The cases of the earlier run, if one is named.
-    pub(super) fn baseline(&self) -> Result<Option<Vec<Pooled>>> {
+    pub(super) fn baseline(&self) -> Result<Option<Vec<CaseLine>>> {
         let results = self.baseline.as_deref().map(Results::read).transpose()?;
         Ok(results.map(|results| pool(&results.cases)))
     }
@@ -45,7 +47,7 @@ impl Show {
         &self,
         folder: &Path,
         results: &Results,
-        baseline: Option<&[Pooled]>,
+        baseline: Option<&[CaseLine]>,
     ) -> Result<()> {
         let page = report::write(folder, results, baseline)
             .with_context(|| format!("cannot write the report into {}", folder.display()))?;
@@ -75,14 +77,14 @@ impl Show {
 }
 
 /// On what, by what and how fast it was computed, and how large the models are.
-fn devices(cases: &[Pooled]) -> String {
+fn devices(cases: &[CaseLine]) -> String {
     let mut text = String::new();
-    for device in distinct(cases.iter().filter_map(|case| case.device.as_ref())) {
+    for device in distinct(cases.iter().filter_map(|case| case.report.device.as_ref())) {
         let _ = writeln!(text, "device: {device}");
     }
     let bodies = cases
         .iter()
-        .filter_map(|case| Some((case, case.body.as_ref()?)));
+        .filter_map(|case| Some((case, case.report.body.as_ref()?)));
     for ((backend, body), cases) in group(bodies, |(case, body)| (&case.id.backend, *body)) {
         let mechanisms = distinct(cases.iter().map(|(case, _)| case.id.subject.as_str()));
         let mechanisms = mechanisms.join(", ");
@@ -100,7 +102,7 @@ fn devices(cases: &[Pooled]) -> String {
     }
     let ours = cases.iter().filter(|case| case.id.backend != "pytorch");
     let models = ours.filter_map(|case| {
-        let parameters = case.parameters?;
+        let parameters = case.report.parameters?;
         Some((&case.id.problem, &case.id.subject, parameters))
     });
     for (model, attention, parameters) in distinct(models) {
@@ -116,16 +118,16 @@ fn devices(cases: &[Pooled]) -> String {
 
 /// The cases as JSON: what the table shows, as numbers; those that were not run have a reason in
 /// place of a result.
-fn summary(cases: &[Pooled], skipped: &[Skipped]) -> Vec<serde_json::Value> {
-    let of = |case: &Pooled| {
+fn summary(cases: &[CaseLine], skipped: &[Skipped]) -> Vec<serde_json::Value> {
+    let of = |case: &CaseLine| {
         let mut value = serde_json::json!({
             "case": case.id,
-            "device": case.device,
-            "work": case.work,
+            "device": case.report.device,
+            "work": case.report.work,
             "minimum_bytes": case.minimum_bytes,
-            "parameters": case.parameters,
+            "parameters": case.report.parameters,
         });
-        value["result"] = match &case.outcome {
+        value["result"] = match &case.report.outcome {
             Outcome::Measured(samples) => serde_json::json!({
                 "median": samples.median(),
                 "p10": samples.quantile(0.1),
@@ -152,4 +154,60 @@ fn terminal_width() -> Option<usize> {
     console::Term::stdout()
         .size_checked()
         .map(|(_, columns)| usize::from(columns))
+}
+
+#[derive(Args)]
+pub(super) struct Again {
+    /// The run: its folder, or the results file in it
+    run: PathBuf,
+
+    #[command(flatten)]
+    show: Show,
+}
+
+impl Again {
+    pub(super) fn run(&self) -> Result<()> {
+        let results = Results::read(&self.run)?;
+        let folder = match self.run.is_dir() {
+            true => self.run.as_path(),
+            false => self.run.parent().unwrap_or(Path::new(".")),
+        };
+        let baseline = self.show.baseline()?;
+        self.show.results(folder, &results, baseline.as_deref())
+    }
+}
+
+#[derive(Args)]
+pub(super) struct Compare {
+    /// The run before: its folder, or the results file in it
+    before: PathBuf,
+
+    /// The run after
+    after: PathBuf,
+
+    /// Exit with an error if a case is slower beyond the noise, or broken
+    #[arg(long)]
+    fail_on_regression: bool,
+}
+
+impl Compare {
+    pub(super) fn run(&self) -> Result<()> {
+        let [before, after] = [Results::read(&self.before)?, Results::read(&self.after)?];
+        if before.run.machine != after.run.machine {
+            eprintln!(
+                "note: the runs are from different machines: {} and {}",
+                before.run.machine.cpu, after.run.machine.cpu
+            );
+        }
+        let changes = compare::compare(&pool(&before.cases), &pool(&after.cases));
+        print!("{}", compare::show(&changes));
+        let is_worse = changes
+            .iter()
+            .filter(|change| change.verdict.is_regression());
+        let worse = is_worse.count();
+        if self.fail_on_regression && worse > 0 {
+            bail!("{worse} of {} cases got worse", changes.len());
+        }
+        Ok(())
+    }
 }

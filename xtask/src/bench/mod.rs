@@ -2,9 +2,7 @@
 //! case in a process of its own, and shows the answer.
 
 mod answer;
-mod earlier;
 mod list;
-mod progress;
 mod sides;
 
 use std::path::PathBuf;
@@ -13,13 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
 use zoo_bench_core::case::count;
 use zoo_bench_core::child::Limits;
 use zoo_bench_core::plan::{Extent, Plan, Selection};
-use zoo_bench_core::pool::{Pooled, pool};
-use zoo_bench_core::record::{FILE, Line, Outcome, Results, RunInfo, Writer};
-use zoo_bench_core::run::Comparison;
+use zoo_bench_core::pool::pool;
+use zoo_bench_core::record::{CaseLine, FILE, Line, Outcome, Results, RunInfo, Writer};
+use zoo_bench_core::run::{Comparison, Event};
 use zoo_bench_core::{rival, table};
 use zoo_spec::Dtype;
 
@@ -40,9 +39,9 @@ pub(crate) struct Bench {
 #[derive(Subcommand)]
 enum Action {
     /// Compare two earlier runs, case by case
-    Compare(earlier::Compare),
+    Compare(answer::Compare),
     /// Show an earlier run again, and write its report: also of one that was killed
-    Report(earlier::Again),
+    Report(answer::Again),
 }
 
 #[derive(Args)]
@@ -70,8 +69,8 @@ struct Measure {
     full: bool,
 
     /// Measure another library on the same problems, taking turns
-    #[arg(long, value_name = "LIBRARY")]
-    vs: Option<Rival>,
+    #[arg(long, value_name = "LIBRARY", value_parser = ["pytorch"])]
+    vs: Option<String>,
 
     #[command(flatten)]
     show: answer::Show,
@@ -99,11 +98,6 @@ struct Measure {
     /// Measure with a zoo-bench that was built elsewhere, for machines without Rust
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Rival {
-    Pytorch,
 }
 
 impl Bench {
@@ -134,7 +128,7 @@ impl Measure {
         }
         let started = SystemTime::now();
         let folder = self.folder(started)?;
-        if self.vs == Some(Rival::Pytorch) {
+        if self.vs.is_some() {
             skipped.extend(cases.iter().filter_map(rival::skipped));
         }
         for line in table::skipped_lines(&skipped) {
@@ -143,11 +137,11 @@ impl Measure {
 
         let programs = sides::programs(&self.backends, self.program.as_deref())?;
         let pytorch = match self.vs {
-            Some(Rival::Pytorch) => Some(sides::pytorch(self.backends.words())?),
+            Some(_) => Some(sides::pytorch(self.backends.words())?),
             None => None,
         };
         let sides = programs.len();
-        let rounds = match (self.rounds, self.vs) {
+        let rounds = match (self.rounds, &self.vs) {
             (Some(rounds), _) => rounds,
             (None, Some(_)) => 3,
             // One of each of many is what a quick run has time for.
@@ -192,9 +186,9 @@ impl Measure {
             }
         })
         .context("cannot watch for Ctrl-C")?;
-        let bar = progress::bar();
+        let bar = bar();
         let cases = comparison
-            .run(&mut writer, &mut |event| progress::show(&bar, event), &stop)
+            .run(&mut writer, &mut |event| show(&bar, event), &stop)
             .with_context(failed)?;
         bar.finish_and_clear();
 
@@ -264,11 +258,40 @@ impl Measure {
     }
 }
 
+/// A bar, drawn on stderr, and not at all where that is no terminal.
+fn bar() -> ProgressBar {
+    let bar = ProgressBar::no_length();
+    let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {eta} left  {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+/// Shows what happens on the bar, or as a line in its place.
+fn show(bar: &ProgressBar, event: Event<'_>) {
+    match event {
+        Event::Run(total) => bar.set_length(total as u64),
+        Event::Begin(id) => bar.set_message(id.to_string()),
+        Event::End(line) => {
+            bar.inc(1);
+            let outcome = line.report.outcome.summary();
+            if bar.is_hidden() {
+                let (at, of) = (bar.position(), bar.length().unwrap_or_default());
+                eprintln!("[{at}/{of}] {}: {outcome}", line.id);
+            } else if line.report.outcome.measured().is_none() {
+                bar.println(format!("{}: {outcome}", line.id));
+            }
+        }
+    }
+}
+
 /// Too little memory or time is an answer. A wrong result or a crash is a defect.
-fn verdict(cases: &[Pooled]) -> Result<()> {
-    let defects = cases
-        .iter()
-        .filter(|case| matches!(case.outcome, Outcome::Wrong { .. } | Outcome::Failed { .. }));
+fn verdict(cases: &[CaseLine]) -> Result<()> {
+    let defects = cases.iter().filter(|case| {
+        matches!(
+            case.report.outcome,
+            Outcome::Wrong { .. } | Outcome::Failed { .. }
+        )
+    });
     match defects.count() {
         0 => Ok(()),
         1 => bail!("one case is wrong or failed; the lines above say how"),

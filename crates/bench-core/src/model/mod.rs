@@ -11,7 +11,6 @@ pub use self::setup::Setup;
 use crate::case::Pass;
 
 words! {
-    /// A model.
     pub enum Model: "model" {
         /// The hierarchical attention network for documents.
         Han = "han",
@@ -84,7 +83,6 @@ impl Model {
 /// A model's name, with a size or without: `gpt`, `gpt-base`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModelName {
-    /// Which model.
     pub model: Model,
     /// How large; none is the extent's.
     pub size: Option<Size>,

@@ -18,15 +18,12 @@ use crate::case::Pass;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setup {
-    /// Which model.
     pub model: Model,
-    /// How large.
     pub size: Size,
     /// Sequences in a batch.
     pub batch: usize,
     /// Positions of a sequence: words of a document, or of the source and of the target.
     pub n: usize,
-    /// Tokens there are.
     pub vocabulary: usize,
     /// The width of an embedding, and of attention layers.
     pub d_model: usize,
@@ -38,13 +35,11 @@ pub struct Setup {
     /// Sentences of a document, whose words `n` counts together; 1 of other sequences.
     #[serde(default = "one")]
     pub sentences: usize,
-    /// Attention heads.
     #[serde(default)]
     pub heads: usize,
     /// Attention layers; of an encoder and a decoder, as many each.
     #[serde(default)]
     pub layers: usize,
-    /// Classes.
     #[serde(default)]
     pub classes: usize,
 }
@@ -67,12 +62,10 @@ static SETUPS: LazyLock<Vec<Setup>> = LazyLock::new(|| {
 });
 
 impl Setup {
-    /// Every model at every size.
     pub fn all() -> &'static [Self] {
         &SETUPS
     }
 
-    /// A model at a size.
     pub fn new(model: Model, size: Size) -> Self {
         let mut setups = SETUPS.iter();
         let found = setups.find(|setup| setup.model == model && setup.size == size);
@@ -82,10 +75,6 @@ impl Setup {
     }
 
     /// The same on sequences of another length.
-    ///
-    /// # Errors
-    ///
-    /// If its sequences cannot have that length.
     pub fn at_length(self, n: usize) -> Result<Self> {
         let step = match self.model {
             // Half of a text is written by the model that reads the other half.

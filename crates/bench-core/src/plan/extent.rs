@@ -17,7 +17,6 @@ pub enum Extent {
 }
 
 impl Extent {
-    /// How large models are.
     pub fn size(self) -> Size {
         match self {
             Self::Quick => Size::Small,
@@ -25,7 +24,6 @@ impl Extent {
         }
     }
 
-    /// The lengths of a problem.
     pub(super) fn lengths(self, problem: &Problem) -> &'static [usize] {
         match (self, problem.seq_q == 1) {
             (Self::Quick, false) => &[256, 1024],

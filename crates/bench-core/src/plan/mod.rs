@@ -45,7 +45,6 @@ pub struct Selection {
     #[arg(long = "pass", value_name = "PASS", value_enum, default_value_t)]
     pub passes: Passes,
 
-    /// How much time there is.
     #[arg(skip)]
     pub extent: Extent,
 }
@@ -83,7 +82,6 @@ impl Passes {
     }
 }
 
-/// What comes of a choice.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Plan {
     /// The cases: attention before models, short ones first, each next to those it is
@@ -106,11 +104,6 @@ impl Plan {
 }
 
 impl Selection {
-    /// What a command line asks for.
-    ///
-    /// # Errors
-    ///
-    /// When a flag or its value is wrong.
     pub fn parse(flags: &str) -> Result<Self, clap::Error> {
         #[derive(clap::Parser)]
         #[command(no_binary_name = true)]
@@ -123,10 +116,6 @@ impl Selection {
     }
 
     /// The cases it comes to, and what it does not come to.
-    ///
-    /// # Errors
-    ///
-    /// When a problem is unknown, a length is impossible or nothing is left.
     pub fn plan(&self) -> Result<Plan> {
         let mut plan = self.attention_cases()?;
         self.add_models(&mut plan)?;
@@ -245,7 +234,6 @@ impl Selection {
     }
 }
 
-/// The passes of a problem.
 fn passes_of(problem: &Problem) -> &'static [Pass] {
     match problem.seq_q {
         1 => &[Pass::Decode],

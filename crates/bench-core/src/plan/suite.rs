@@ -10,15 +10,12 @@ zoo_spec::words! {
         Attention = "attention",
         /// One query against everything before it: how text is generated.
         Decode = "decode",
-        /// Whole models.
         Models = "models",
-        /// Every one of them.
         All = "all",
     }
 }
 
 impl Suite {
-    /// What it measures, in a few words.
     pub fn summary(self) -> &'static str {
         match self {
             Self::Attention => {
@@ -30,7 +27,6 @@ impl Suite {
         }
     }
 
-    /// Its problems.
     pub(super) fn problems(self, extent: Extent) -> Vec<&'static str> {
         match (self, extent) {
             // What every mechanism takes.
@@ -45,7 +41,6 @@ impl Suite {
         }
     }
 
-    /// Its models.
     pub(super) fn models(self) -> &'static [Model] {
         match self {
             Self::Attention | Self::Decode => &[],

@@ -2,13 +2,11 @@
 //! models in a pass.
 
 mod render;
-mod words;
 
-pub use self::render::terminal;
+pub use self::render::{LEGEND, remarks, skipped_lines, terminal};
 pub(crate) use self::render::{drawn, is_number};
-pub use self::words::{LEGEND, remarks, skipped_lines};
-use crate::pool::{Pooled, Ratio, distinct, group};
-use crate::record::Outcome;
+use crate::pool::{Ratio, distinct, group};
+use crate::record::{CaseLine, Outcome};
 use crate::units::{bytes, count, three_digits, time};
 
 /// One problem in one pass, or all models.
@@ -16,23 +14,18 @@ use crate::units::{bytes, count, three_digits, time};
 pub struct Section {
     /// Problem, pass, number type.
     pub title: String,
-    /// The names of the columns.
     pub header: Vec<&'static str>,
-    /// The cells of each case.
     pub rows: Vec<Vec<Cell>>,
 }
 
-/// One cell.
 #[derive(Debug, Clone, PartialEq, Default, serde::Serialize)]
 pub struct Cell {
-    /// What it says.
     pub text: String,
     /// Whether it is the best of its column among the cases of its length.
     pub best: bool,
 }
 
-/// The section that a case is in, by its title.
-pub(crate) fn section_of(case: &Pooled) -> String {
+pub(crate) fn section_of(case: &CaseLine) -> String {
     let id = &case.id;
     let what = match case.is_model() {
         true => "models",
@@ -43,17 +36,17 @@ pub(crate) fn section_of(case: &Pooled) -> String {
 
 /// The sections, in the order their problems were measured; with a column against an earlier
 /// run, the `baseline`, if there is one.
-pub fn sections(cases: &[Pooled], baseline: Option<&[Pooled]>) -> Vec<Section> {
+pub fn sections(cases: &[CaseLine], baseline: Option<&[CaseLine]>) -> Vec<Section> {
     let shown = || cases.iter().filter(|case| !case.is_matmul());
     let names = distinct(shown().map(|case| &case.id.problem));
-    let in_order = |case: &&Pooled| {
+    let in_order = |case: &&CaseLine| {
         let place = names.iter().position(|name| **name == case.id.problem);
         (place, case.id.n)
     };
-    let section = |(title, mut members): (String, Vec<&Pooled>)| {
+    let section = |(title, mut members): (String, Vec<&CaseLine>)| {
         members.sort_by_key(in_order);
         let header = header(&members, baseline.is_some());
-        let row = |case: &&Pooled| {
+        let row = |case: &&CaseLine| {
             let cell = |name: &&str| Cell {
                 text: text(name, case, cases, baseline),
                 best: is_best(name, case, &members),
@@ -70,7 +63,7 @@ pub fn sections(cases: &[Pooled], baseline: Option<&[Pooled]>) -> Vec<Section> {
     sections.into_iter().map(section).collect()
 }
 
-fn header(members: &[&Pooled], has_baseline: bool) -> Vec<&'static str> {
+fn header(members: &[&CaseLine], has_baseline: bool) -> Vec<&'static str> {
     let are_models = members.iter().any(|case| case.is_model());
     let mut header = if are_models { vec!["model"] } else { vec![] };
     header.extend(["n", "backend", "mechanism", "median", "10th", "90th"]);
@@ -90,8 +83,7 @@ fn header(members: &[&Pooled], has_baseline: bool) -> Vec<&'static str> {
     header
 }
 
-/// What a case has to say in a column.
-fn text(column: &str, case: &Pooled, all: &[Pooled], baseline: Option<&[Pooled]>) -> String {
+fn text(column: &str, case: &CaseLine, all: &[CaseLine], baseline: Option<&[CaseLine]>) -> String {
     let id = &case.id;
     match column {
         "model" => return id.problem.clone(),
@@ -100,7 +92,7 @@ fn text(column: &str, case: &Pooled, all: &[Pooled], baseline: Option<&[Pooled]>
         "mechanism" => return id.subject.clone(),
         _ => {}
     }
-    let samples = match &case.outcome {
+    let samples = match &case.report.outcome {
         Outcome::Measured(samples) => samples,
         outcome => return text_without(column, outcome),
     };
@@ -112,10 +104,10 @@ fn text(column: &str, case: &Pooled, all: &[Pooled], baseline: Option<&[Pooled]>
         "tokens/s" => case.tokens_per_second().map(three_digits),
         "GFLOP/s" => case.rate().map(|rate| three_digits(rate / 1e9)),
         "of matmul" => {
-            let is_its = |other: &&Pooled| {
+            let is_its = |other: &&CaseLine| {
                 other.is_matmul() && other.id.backend == id.backend && other.id.dtype == id.dtype
             };
-            let most = all.iter().find(is_its).and_then(Pooled::rate);
+            let most = all.iter().find(is_its).and_then(CaseLine::rate);
             let rates = case.rate().zip(most);
             rates.map(|(rate, most)| format!("{:.0}%", 100.0 * rate / most))
         }
@@ -141,7 +133,6 @@ fn text(column: &str, case: &Pooled, all: &[Pooled], baseline: Option<&[Pooled]>
     said.unwrap_or_else(dash)
 }
 
-/// The same of one that has no time.
 fn text_without(column: &str, outcome: &Outcome) -> String {
     match (column, outcome) {
         ("median", outcome) => outcome.word().to_owned(),
@@ -158,17 +149,11 @@ fn dash() -> String {
 
 /// How many times as long as another on the same problem, in the same pass, a case takes.
 fn against_other(
-    case: &Pooled,
-    others: &[Pooled],
-    is_it: impl Fn(&Pooled) -> bool,
+    case: &CaseLine,
+    others: &[CaseLine],
+    is_it: impl Fn(&CaseLine) -> bool,
 ) -> Option<String> {
-    let same = |other: &&Pooled| {
-        let of = |case: &Pooled| {
-            let id = &case.id;
-            (id.problem.clone(), id.n, id.pass, id.dtype.clone())
-        };
-        of(other) == of(case) && is_it(other)
-    };
+    let same = |other: &&CaseLine| other.id.is_of_same_problem(&case.id) && is_it(other);
     let other = others.iter().find(same)?;
     let Ratio { ratio, low, high } = case.ratio(other)?;
     let rounds = case.round_medians.len();
@@ -180,8 +165,8 @@ fn against_other(
 }
 
 /// Whether a case is the best of a column among those of its problem and length.
-fn is_best(column: &str, case: &Pooled, members: &[&Pooled]) -> bool {
-    let cost = |case: &Pooled| -> Option<f64> {
+fn is_best(column: &str, case: &CaseLine, members: &[&CaseLine]) -> bool {
+    let cost = |case: &CaseLine| -> Option<f64> {
         let samples = case.samples()?;
         match column {
             "median" => Some(samples.median()),
@@ -193,7 +178,7 @@ fn is_best(column: &str, case: &Pooled, members: &[&Pooled]) -> bool {
         }
     };
     let is_rival =
-        |other: &&&Pooled| other.id.n == case.id.n && other.id.problem == case.id.problem;
+        |other: &&&CaseLine| other.id.n == case.id.n && other.id.problem == case.id.problem;
     let rivals = members.iter().filter(is_rival);
     let costs: Vec<f64> = rivals.filter_map(|other| cost(other)).collect();
     let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
@@ -206,12 +191,11 @@ mod tests {
     use super::*;
     use crate::for_tests::{line, of_model, on};
     use crate::pool::pool;
-    use crate::record::CaseLine;
 
     fn matmul() -> CaseLine {
         let mut line = line("matmul", 1024, &[10.0]);
         line.id.problem = "matmul".to_owned();
-        line.work = 2e9;
+        line.report.work = Some(2e9);
         line
     }
 
@@ -294,12 +278,12 @@ mod tests {
     #[test]
     fn a_case_without_a_time_is_a_row_and_a_remark() {
         let mut wrong = line("flash", 256, &[]);
-        wrong.outcome = Outcome::Wrong {
+        wrong.report.outcome = Outcome::Wrong {
             error: Some(0.25),
             detail: "context[3] is 1, should be 2".to_owned(),
         };
         let mut slow = line("linear", 256, &[]);
-        slow.outcome = Outcome::TimedOut { seconds: 60.0 };
+        slow.report.outcome = Outcome::TimedOut { seconds: 60.0 };
         let cases = pool(&[line("standard", 256, &[1.0]), wrong, slow]);
         let text = terminal(&sections(&cases, None), None);
         assert!(text.contains("WRONG") && text.contains("2.5e-1"), "{text}");

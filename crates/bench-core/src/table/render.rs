@@ -1,10 +1,13 @@
-//! Tables as text: for a terminal, and in Markdown.
+//! Tables and cases as text, and how to read them.
 
 use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::{Cell, Section};
+use crate::pool::group;
+use crate::record::{CaseLine, Outcome, Skipped};
+use crate::units::{count, time};
 
 /// Tables for a terminal, of at most `width` characters if that can be done.
 pub fn terminal(sections: &[Section], width: Option<usize>) -> String {
@@ -30,13 +33,11 @@ pub(crate) fn drawn(header: &[&str], rows: &[Vec<Cell>], apart: u16) -> String {
         .load_preset(presets::UTF8_BORDERS_ONLY)
         .set_header(header);
     for row in rows {
-        table.add_row(row.iter().map(|cell| {
-            if cell.best {
-                format!("*{}", cell.text)
-            } else {
-                cell.text.clone()
-            }
-        }));
+        let mark = |cell: &Cell| if cell.best { "*" } else { "" };
+        table.add_row(
+            row.iter()
+                .map(|cell| format!("{}{}", mark(cell), cell.text)),
+        );
     }
     for (column, name) in table.column_iter_mut().zip(header) {
         column.set_padding((apart - 1, 1));
@@ -61,29 +62,25 @@ fn shortened(section: &Section) -> (Vec<&'static str>, Vec<Vec<Cell>>) {
         "vs baseline" => "vs base",
         other => other,
     };
-    let is_kept = |name: &str| name != "90th";
-    let header = section.header.iter().copied();
-    let rows = section.rows.iter().map(|row| {
-        let named = header.clone().zip(row).enumerate();
-        named
-            .filter(|(_, (name, _))| is_kept(name))
-            .map(|(at, (name, cell))| {
-                let first_word = || cell.text.split(' ').next().unwrap_or_default().to_owned();
-                let text = match name {
-                    "10th" => range(&cell.text, &row[at + 1].text),
-                    "by" => first_word(),
-                    name if name.starts_with("vs ") => first_word(),
-                    _ => cell.text.clone(),
-                };
-                Cell { text, ..*cell }
-            })
-            .collect()
-    });
-    let rows = rows.collect();
-    (
-        header.filter(|name| is_kept(name)).map(short).collect(),
-        rows,
-    )
+    let names = section.header.iter().copied().enumerate();
+    let kept = || names.clone().filter(|(_, name)| *name != "90th");
+    let shortened = |row: &Vec<Cell>| {
+        let cell = |(at, name): (usize, &str)| {
+            let cell: &Cell = &row[at];
+            let text = match name {
+                "10th" => range(&cell.text, &row[at + 1].text),
+                name if name == "by" || name.starts_with("vs ") => {
+                    let first = cell.text.split(' ').next();
+                    first.unwrap_or_default().to_owned()
+                }
+                _ => cell.text.clone(),
+            };
+            Cell { text, ..*cell }
+        };
+        kept().map(cell).collect()
+    };
+    let header = kept().map(|(_, name)| short(name)).collect();
+    (header, section.rows.iter().map(shortened).collect())
 }
 
 /// `18.0 ms` and `22.0 ms` as `18.0..22.0 ms`.
@@ -98,4 +95,48 @@ fn range(from: &str, to: &str) -> String {
 /// What a case is, how memory was measured and a verdict are words; all else is numbers.
 pub(crate) fn is_number(column: &str) -> bool {
     !["case", "model", "backend", "mechanism", "by", "verdict"].contains(&column)
+}
+
+pub const LEGEND: &str = "\
+median, 10th, 90th: time of one pass and its percentiles; GFLOP/s: counted matmul work over the \
+median, and its share of this backend's own matmul rate
+memory: inputs, results, gradients and all in between, by resident set, memory pool, \
+LibTorch's allocator or driver; of least: times what inputs, results and gradients alone take, or a \
+model's parameters and what an optimizer keeps of them
+tokens/s: of a model, those that go in, source and target, or that are generated; its GFLOP/s \
+count three forward passes for a step of training
+error: the worst, relative to the largest number of its tensor, against the oracle in f64; *: the \
+best of its length
+vs: times as long as the other (lowest..highest of a round); below 1 is faster";
+
+/// What the cases without a time have to say.
+pub fn remarks(cases: &[CaseLine]) -> Vec<String> {
+    let remark = |case: &CaseLine| {
+        let detail = match &case.report.outcome {
+            Outcome::Measured(_) => return None,
+            Outcome::Wrong { detail, .. } | Outcome::OutOfMemory { detail } => detail.clone(),
+            Outcome::TimedOut { seconds } => format!("not done after {}", time(*seconds)),
+            Outcome::Failed { message } => message.clone(),
+        };
+        let word = case.report.outcome.word();
+        Some(format!("{}: {word}: {detail}", case.id))
+    };
+    cases.iter().filter_map(remark).collect()
+}
+
+/// A line for each mechanism, problem and pass that was not run, with its lengths and the reason.
+pub fn skipped_lines(skipped: &[Skipped]) -> Vec<String> {
+    let groups = group(skipped, |case| {
+        (&case.subject, &case.problem, case.pass, &case.reason)
+    });
+    let line = |((subject, problem, pass, reason), cases): (_, Vec<&Skipped>)| {
+        let lengths: Vec<String> = cases.iter().map(|case| count(case.n)).collect();
+        let lengths = match lengths.split_last() {
+            Some((last, [])) => last.clone(),
+            Some((last, others)) => format!("{} and {last}", others.join(", ")),
+            None => String::new(),
+        };
+        format!("skipped: {subject} in {problem} at n = {lengths}, {pass}: {reason}")
+    };
+    groups.into_iter().map(line).collect()
 }
