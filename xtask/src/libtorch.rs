@@ -24,6 +24,9 @@ const VERSION: &str = "2.9.1";
 /// Lets the user take responsibility for another version; torch-sys knows it too.
 const BYPASS: &str = "LIBTORCH_BYPASS_VERSION_CHECK";
 
+/// The source of our own copy.
+const INSTALLED: &str = "installed by cargo xtask";
+
 /// A LibTorch that can be built against and run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LibTorch {
@@ -31,29 +34,8 @@ pub(crate) struct LibTorch {
     pub(crate) folder: PathBuf,
     /// Its version, where it says one.
     pub(crate) version: Option<String>,
-    /// Where it came from.
-    pub(crate) source: Source,
-}
-
-/// Where a LibTorch came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Source {
-    /// The user's `LIBTORCH`.
-    Environment,
-    /// A torch that Python can import.
-    Python,
-    /// Our own copy.
-    Private,
-}
-
-impl Source {
-    pub(crate) fn describe(self) -> &'static str {
-        match self {
-            Self::Environment => "LIBTORCH",
-            Self::Python => "Python's torch",
-            Self::Private => "installed by cargo xtask",
-        }
-    }
+    /// Where it came from, for people.
+    pub(crate) source: &'static str,
 }
 
 impl LibTorch {
@@ -88,7 +70,7 @@ impl LibTorch {
     }
 
     /// The LibTorch in `folder`, if one is there.
-    fn at(folder: &Path, source: Source) -> Option<Self> {
+    fn at(folder: &Path, source: &'static str) -> Option<Self> {
         let library = ["so", "dylib"]
             .iter()
             .any(|e| folder.join(format!("lib/libtorch_cpu.{e}")).exists());
@@ -106,11 +88,8 @@ impl LibTorch {
     }
 }
 
-/// The LibTorch that would be used, without installing anything.
-///
-/// # Errors
-///
-/// When the user's `LIBTORCH` is no LibTorch, or of a version tch is not made for.
+/// The LibTorch that would be used, without installing anything. A `LIBTORCH` of the user's that
+/// cannot be used is an error.
 pub(crate) fn find() -> Result<Option<LibTorch>> {
     if let Some(folder) = std::env::var_os("LIBTORCH").filter(|value| !value.is_empty()) {
         return users(Path::new(&folder), std::env::var_os(BYPASS).is_some()).map(Some);
@@ -118,13 +97,13 @@ pub(crate) fn find() -> Result<Option<LibTorch>> {
     if let Some(found) = pythons().filter(LibTorch::is_right_version) {
         return Ok(Some(found));
     }
-    Ok(LibTorch::at(&private()?.join("torch"), Source::Private))
+    Ok(LibTorch::at(&private()?.join("torch"), INSTALLED))
 }
 
 fn users(folder: &Path, any_version: bool) -> Result<LibTorch> {
     // A build script would count a relative path from its own package.
     let folder = &std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-    let Some(found) = LibTorch::at(folder, Source::Environment) else {
+    let Some(found) = LibTorch::at(folder, "LIBTORCH") else {
         bail!(
             "LIBTORCH is set to {}, which holds no LibTorch (no include/torch, no lib/libtorch_cpu)\n  \
              do: set it to the folder that does, or unset it and cargo xtask provides one",
@@ -150,7 +129,7 @@ const WHERE_IS_TORCH: &str = "import importlib.util as u; s = u.find_spec('torch
 fn pythons() -> Option<LibTorch> {
     let folder = said(python()?, &["-c", WHERE_IS_TORCH])?;
     // Without a torch it prints an empty line.
-    LibTorch::at(Path::new(&folder), Source::Python).filter(|_| !folder.is_empty())
+    LibTorch::at(Path::new(&folder), "Python's torch").filter(|_| !folder.is_empty())
 }
 
 /// The Python on the path, if it runs.
@@ -173,12 +152,8 @@ fn private() -> Result<PathBuf> {
     Ok(places::cache()?.join("libtorch").join(VERSION))
 }
 
-/// The LibTorch to use, installed first if there is none.
-///
-/// # Errors
-///
-/// When none is found and none can be installed, saying which of the three ways
-/// to provide one are open.
+/// The LibTorch to use, installed first if there is none. If that fails, the error says in which
+/// three ways one can be provided.
 pub(crate) fn provide() -> Result<LibTorch> {
     if cxx_compiler().is_none() {
         bail!(
@@ -200,7 +175,7 @@ pub(crate) fn provide() -> Result<LibTorch> {
             home.display()
         )
     })?;
-    LibTorch::at(&home.join("torch"), Source::Private)
+    LibTorch::at(&home.join("torch"), INSTALLED)
         .context("pip installed torch, but it holds no LibTorch")
 }
 
@@ -267,21 +242,22 @@ mod tests {
 
     #[test]
     fn the_users_libtorch_is_taken_if_it_is_one() {
-        let pretend = pretend("build-version", "2.9.0+cpu\n");
-        let found = users(pretend.path(), false).expect("a LibTorch 2.9");
+        let right = pretend("build-version", "2.9.0+cpu\n");
+        let found = users(right.path(), false).expect("a LibTorch 2.9");
         assert_eq!(found.version.as_deref(), Some("2.9.0+cpu"));
 
-        let error = users(Path::new("/nowhere"), false).unwrap_err().to_string();
-        assert!(error.contains("LIBTORCH is set to /nowhere, which holds no LibTorch"));
-    }
-
-    #[test]
-    fn another_version_needs_the_users_word() {
-        let pretend = pretend("build-version", "2.11.0");
-        let error = users(pretend.path(), false).unwrap_err().to_string();
-        assert!(error.contains("version 2.11.0, and tch 0.22 is made for 2.9"));
-        assert!(error.contains(BYPASS));
-        assert!(users(pretend.path(), true).is_ok());
+        let newer = pretend("build-version", "2.11.0");
+        let none = "LIBTORCH is set to /nowhere, which holds no LibTorch";
+        let another = "version 2.11.0, and tch 0.22 is made for 2.9";
+        for (folder, says) in [
+            (Path::new("/nowhere"), [none, ""]),
+            (newer.path(), [another, BYPASS]),
+        ] {
+            let error = users(folder, false).unwrap_err().to_string();
+            assert!(says.iter().all(|part| error.contains(part)), "{error}");
+        }
+        // The user takes responsibility.
+        assert!(users(newer.path(), true).is_ok());
     }
 
     #[test]

@@ -4,7 +4,6 @@
 //! a program that links it. Every build of the tests leaves such a program
 //! behind, and `--build` makes one.
 
-mod print;
 mod probe;
 mod report;
 

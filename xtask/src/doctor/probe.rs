@@ -60,24 +60,26 @@ pub(super) fn probe_for(backend: Backend) -> Option<PathBuf> {
     least.map(|(_, path)| path)
 }
 
-/// Asks the probe about a backend; an error is what stands in its way.
-pub(super) fn ask(
-    probe: &Path,
-    backend: Backend,
-    environment: &Environment,
-) -> Result<Probed, String> {
-    let word = BackendWord::from(backend).to_string();
+/// Asks the probe about a backend. An error is what stands in its way.
+pub(super) fn ask(probe: &Path, backend: Backend, environment: &Environment) -> Probed {
     let output = Command::new(probe)
-        .arg(word)
+        .arg(BackendWord::from(backend).to_string())
         .envs(environment.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("{} does not run: {error}", probe.display()))?;
+        .output();
+    let failed = |error: String| Probed {
+        error: Some(error),
+        ..Probed::default()
+    };
+    let output = match output {
+        Ok(output) => output,
+        Err(error) => return failed(format!("{} does not run: {error}", probe.display())),
+    };
     let said = String::from_utf8_lossy(&output.stdout);
     let last_line = said.lines().last().unwrap_or_default();
     // A probe that falls over before it speaks: the loader's words are all there is.
-    serde_json::from_str(last_line).map_err(|_| {
+    serde_json::from_str(last_line).unwrap_or_else(|_| {
         let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        format!("the probe ended with {}: {words}", output.status)
+        failed(format!("the probe ended with {}: {words}", output.status))
     })
 }
