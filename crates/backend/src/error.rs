@@ -13,11 +13,8 @@ pub enum BackendError {
         list(compiled)
     )]
     NotCompiled {
-        /// The backend asked for.
         backend: Backend,
-        /// The cargo features this program was built with.
         compiled: Vec<&'static str>,
-        /// The command that compiles it in.
         command: String,
     },
 
@@ -27,10 +24,7 @@ pub enum BackendError {
          with a GPU: install its driver (NVIDIA: nvidia-driver; AMD and Intel: mesa-vulkan-drivers)\n  \
          without one: a software driver is enough for \"wgpu\": apt-get install mesa-vulkan-drivers"
     )]
-    NoAdapter {
-        /// The word asked for.
-        word: BackendWord,
-    },
+    NoAdapter { word: BackendWord },
 
     /// A GPU was asked for, and the machine has too few.
     #[error(
@@ -43,11 +37,8 @@ pub enum BackendError {
         list(found)
     )]
     NoSuchGpu {
-        /// The word asked for.
         word: BackendWord,
-        /// How many GPUs there are.
         gpus: usize,
-        /// Every adapter there is.
         found: Vec<String>,
     },
 
@@ -58,12 +49,7 @@ pub enum BackendError {
          do: build with the feature `wgpu` alone (cargo xtask does so for --backend wgpu), \
          or use a machine with a GPU"
     )]
-    SpirvOnSoftware {
-        /// The word asked for.
-        word: BackendWord,
-        /// The adapter it would have run on.
-        adapter: String,
-    },
+    SpirvOnSoftware { word: BackendWord, adapter: String },
 
     /// LibTorch cannot reach a CUDA device.
     #[error(
@@ -71,13 +57,9 @@ pub enum BackendError {
          do: {remedy}, or write \"tch-cpu\""
     )]
     NoCuda {
-        /// The word asked for.
         word: BackendWord,
-        /// Which LibTorch was loaded, and its version.
         libtorch: String,
-        /// Why CUDA is missing.
         reason: String,
-        /// What would help.
         remedy: String,
     },
 
@@ -87,12 +69,7 @@ pub enum BackendError {
          do: write tch-cuda:{}",
         count - 1
     )]
-    NoSuchCuda {
-        /// The word asked for.
-        word: BackendWord,
-        /// How many CUDA devices there are.
-        count: usize,
-    },
+    NoSuchCuda { word: BackendWord, count: usize },
 
     /// The device cannot compute in the number type.
     #[error(
@@ -100,13 +77,9 @@ pub enum BackendError {
         list(supported)
     )]
     Dtype {
-        /// The word asked for.
         word: BackendWord,
-        /// The device.
         device: String,
-        /// The number type asked for.
         dtype: Dtype,
-        /// The number types it has.
         supported: Vec<Dtype>,
     },
 
@@ -116,31 +89,20 @@ pub enum BackendError {
          do: open it once, or use one process per dtype"
     )]
     DtypeSettled {
-        /// The word asked for.
         word: BackendWord,
-        /// The number type it was opened in.
         first: Dtype,
-        /// The number type asked for now.
         dtype: Dtype,
     },
 
     /// The backend is there and would not start.
     #[error("\"{word}\" does not start: {reason}")]
-    Start {
-        /// The word asked for.
-        word: BackendWord,
-        /// What the backend said.
-        reason: String,
-    },
+    Start { word: BackendWord, reason: String },
 }
 
 fn list<T: std::fmt::Display>(items: &[T]) -> String {
-    match items {
-        [] => "none".to_owned(),
-        items => items
-            .iter()
-            .map(T::to_string)
-            .collect::<Vec<_>>()
-            .join(", "),
+    let items: Vec<String> = items.iter().map(T::to_string).collect();
+    match items.is_empty() {
+        true => "none".to_owned(),
+        false => items.join(", "),
     }
 }

@@ -9,10 +9,8 @@ use crate::{Opened, open};
 /// Opens the device that `ZOO_BACKEND` names, flex if nobody says, in `f32`, and says which one
 /// it is.
 ///
-/// # Errors
-///
-/// How the test program is to end if it cannot be opened, which was said: a device that is
-/// asked for and is not there is a failure.
+/// If it cannot be opened, that is printed, and the test program is to end with what is returned:
+/// a device that is asked for and is not there is a failure.
 pub fn open_for_tests() -> Result<Opened, ExitCode> {
     let word = std::env::var("ZOO_BACKEND").unwrap_or_else(|_| "flex".to_owned());
     let opened = word

@@ -11,6 +11,11 @@
 //! found and what to do. There is no falling back to another backend, and no
 //! panic: a benchmark on the wrong device is worse than none.
 
+#![allow(
+    missing_docs,
+    reason = "not published: comments are for what names and types do not say"
+)]
+
 mod allocator;
 mod cpu;
 mod error;

@@ -43,17 +43,21 @@ impl<'a> Meter<'a> {
     /// Takes the level that the work starts from.
     pub fn start(opened: &'a Opened) -> Self {
         give_back_what_is_free();
-        let is_counted = Counter::of(opened) == Counter::LibTorch && forget_most_allocated(opened);
+        let counted = match Counter::of(opened) {
+            Counter::LibTorch => libtorch(opened, true),
+            _ => None,
+        };
         let before = match Counter::of(opened) {
             Counter::Resident => status("VmRSS"),
             Counter::Pool => pool(opened),
-            Counter::LibTorch if is_counted => allocated(opened),
-            Counter::LibTorch => driver(opened),
+            Counter::LibTorch => counted
+                .map(|[allocated, _]| allocated)
+                .or_else(|| driver(opened)),
         };
         Self {
             opened,
             before,
-            is_counted,
+            is_counted: counted.is_some(),
             reset: false,
         }
     }
@@ -64,7 +68,7 @@ impl<'a> Meter<'a> {
         give_back_what_is_free();
         self.reset = match Counter::of(self.opened) {
             // If it counts now and did not at the start, the level is the driver's.
-            Counter::LibTorch => self.is_counted && forget_most_allocated(self.opened),
+            Counter::LibTorch => self.is_counted && libtorch(self.opened, true).is_some(),
             _ => fs::write("/proc/self/clear_refs", "5").is_ok(),
         };
     }
@@ -76,7 +80,7 @@ impl<'a> Meter<'a> {
             Counter::Resident if self.reset => (status("VmHWM")?, "resident"),
             Counter::Resident => return None,
             Counter::Pool => (pool(self.opened)?, "pool"),
-            Counter::LibTorch if self.reset => (most_allocated(self.opened)?, "allocator"),
+            Counter::LibTorch if self.reset => (libtorch(self.opened, false)?[1], "allocator"),
             Counter::LibTorch => (driver(self.opened)?, "nvml"),
         };
         Some((most.saturating_sub(self.before?), how))
@@ -109,25 +113,13 @@ fn give_back_what_is_free() {
     }
 }
 
+/// The bytes that LibTorch's tensors have, now and at most since peaks were last forgotten.
 #[cfg(feature = "tch")]
-fn libtorch(opened: &Opened, forget_peaks: bool) -> Option<zoo_kernels::aten::CudaMemory> {
+fn libtorch(opened: &Opened, forget_peaks: bool) -> Option<[u64; 2]> {
     opened.device.sync().ok()?;
-    zoo_kernels::aten::cuda_memory(opened.word.index.unwrap_or(0), forget_peaks).ok()
-}
-
-#[cfg(feature = "tch")]
-fn allocated(opened: &Opened) -> Option<u64> {
-    Some(libtorch(opened, false)?.allocated)
-}
-
-#[cfg(feature = "tch")]
-fn most_allocated(opened: &Opened) -> Option<u64> {
-    Some(libtorch(opened, false)?.most_allocated)
-}
-
-#[cfg(feature = "tch")]
-fn forget_most_allocated(opened: &Opened) -> bool {
-    libtorch(opened, true).is_some()
+    let index = opened.word.index.unwrap_or(0);
+    let memory = zoo_kernels::aten::cuda_memory(index, forget_peaks).ok()?;
+    Some([memory.allocated, memory.most_allocated])
 }
 
 #[cfg(feature = "tch")]
@@ -153,26 +145,11 @@ fn driver(opened: &Opened) -> Option<u64> {
 }
 
 #[cfg(not(feature = "tch"))]
-use without_libtorch::{allocated, driver, forget_most_allocated, most_allocated};
+fn libtorch(_: &Opened, _: bool) -> Option<[u64; 2]> {
+    None
+}
 
-/// No device of it can be open.
 #[cfg(not(feature = "tch"))]
-mod without_libtorch {
-    use crate::Opened;
-
-    pub(super) fn allocated(_: &Opened) -> Option<u64> {
-        None
-    }
-
-    pub(super) fn most_allocated(_: &Opened) -> Option<u64> {
-        None
-    }
-
-    pub(super) fn forget_most_allocated(_: &Opened) -> bool {
-        false
-    }
-
-    pub(super) fn driver(_: &Opened) -> Option<u64> {
-        None
-    }
+fn driver(_: &Opened) -> Option<u64> {
+    None
 }

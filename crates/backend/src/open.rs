@@ -35,45 +35,21 @@ impl fmt::Display for Opened {
 }
 
 impl Opened {
-    /// Multiplies two small matrices and looks at the result.
-    ///
-    /// # Errors
-    ///
-    /// [`BackendError::Start`] when the device fails or computes something else.
+    /// Multiplies two small matrices: an error if the device fails or computes something else.
     pub fn self_test(&self) -> Result<(), BackendError> {
         let product = guarded(|| {
             let ones = Tensor::<2>::ones([3, 5], &self.device);
-            ones.clone()
-                .matmul(ones.transpose())
-                .sum()
-                .into_scalar::<f32>()
+            let product = ones.clone().matmul(ones.transpose());
+            product.sum().into_scalar::<f32>()
         });
+        let word = self.word;
         // 3 x 3 dot products of five ones.
-        match product {
-            Ok(45.0) => Ok(()),
-            Ok(other) => Err(self.fails(format!("3x3 sums of five ones came to {other}, not 45"))),
-            Err(reason) => Err(self.fails(reason)),
-        }
-    }
-
-    /// The same device for another caller, if it asks for the same dtype.
-    fn again(&self, dtype: Dtype) -> Result<Self, BackendError> {
-        if self.dtype == dtype {
-            Ok(self.clone())
-        } else {
-            Err(BackendError::DtypeSettled {
-                word: self.word,
-                first: self.dtype,
-                dtype,
-            })
-        }
-    }
-
-    fn fails(&self, reason: String) -> BackendError {
-        BackendError::Start {
-            word: self.word,
-            reason,
-        }
+        let reason = match product {
+            Ok(45.0) => return Ok(()),
+            Ok(other) => format!("3x3 sums of five ones came to {other}, not 45"),
+            Err(reason) => reason,
+        };
+        Err(BackendError::Start { word, reason })
     }
 }
 
@@ -95,10 +71,6 @@ pub fn compiled() -> Vec<&'static str> {
 /// Opens the device a word names, so that new tensors on it are of `dtype`.
 ///
 /// Opening the same word again gives the same device.
-///
-/// # Errors
-///
-/// [`BackendError`], for everything that can be missing: see its variants.
 pub fn open(word: BackendWord, dtype: Dtype) -> Result<Opened, BackendError> {
     // A wgpu device can be set up once, and a device's dtype settled once, in a
     // process: what was reached and opened stays here.
@@ -118,10 +90,15 @@ pub fn open(word: BackendWord, dtype: Dtype) -> Result<Opened, BackendError> {
         }
     };
     let (reached, opened) = &mut open[at];
-    if let Some(opened) = opened {
-        return opened.again(dtype);
-    }
     let word = reached.word;
+    match opened {
+        Some(opened) if opened.dtype == dtype => return Ok(opened.clone()),
+        Some(Opened { dtype: first, .. }) => {
+            let first = *first;
+            return Err(BackendError::DtypeSettled { word, first, dtype });
+        }
+        None => {}
+    }
     let settled = guarded(|| settle(reached.clone(), dtype))
         .unwrap_or_else(|reason| Err(BackendError::Start { word, reason }))?;
     Ok(opened.insert(settled).clone())
@@ -249,9 +226,8 @@ fn rebuild(feature: &str) -> String {
     let is_test = path.parent().is_some_and(|folder| folder.ends_with("deps"));
     // Paths need not be UTF-8.
     let arguments = std::env::args_os().skip(1);
-    let arguments: Vec<String> = arguments
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
+    let arguments = arguments.map(|word| word.to_string_lossy().into_owned());
+    let arguments: Vec<String> = arguments.collect();
     let mut command = match is_test {
         true => format!("cargo test --release --package {package} --features {feature}"),
         false => format!(

@@ -15,6 +15,7 @@ fn main() -> ExitCode {
 }
 
 fn trials(opened: &Opened) -> Vec<Trial> {
+    let word = opened.word.to_string();
     let mut trials = vec![
         trial("it-computes", opened, |opened| Ok(opened.self_test()?)),
         trial("opening-again-gives-the-same", opened, |opened| {
@@ -23,60 +24,50 @@ fn trials(opened: &Opened) -> Vec<Trial> {
         }),
         trial("a-process-settles-one-dtype", opened, |opened| {
             let error = zoo_backend::open(opened.word, Dtype::F16).expect_err("f32 is settled");
-            equal(
-                &error,
-                &BackendError::DtypeSettled {
-                    word: opened.word,
-                    first: Dtype::F32,
-                    dtype: Dtype::F16,
-                },
-            )
-        }),
-        trial("an-unknown-word-gets-the-nearest", opened, |_| {
-            refused(&["wpgu"], &["unknown backend \"wpgu\": did you mean wgpu?"])
-        }),
-        trial("an-unknown-dtype-gets-the-nearest", opened, |opened| {
-            let word = opened.word.to_string();
-            refused(
-                &[&word, "f23"],
-                &["unknown dtype \"f23\": did you mean f32?"],
-            )
+            let settled = BackendError::DtypeSettled {
+                word: opened.word,
+                first: Dtype::F32,
+                dtype: Dtype::F16,
+            };
+            equal(&error, &settled)
         }),
     ];
+    let mut refused = |name: &str, arguments: &[&str], parts: &[&str]| {
+        trials.push(refusal(name, opened, probe(arguments), parts));
+    };
+    let nearest = "unknown backend \"wpgu\": did you mean wgpu?";
+    refused("an-unknown-word-gets-the-nearest", &["wpgu"], &[nearest]);
+    let nearest = "unknown dtype \"f23\": did you mean f32?";
+    refused(
+        "an-unknown-dtype-gets-the-nearest",
+        &[&word, "f23"],
+        &[nearest],
+    );
     for backend in Backend::ALL {
-        if !zoo_backend::compiled().contains(&backend.feature()) {
-            trials.push(Trial::test(
-                format!("{backend}/is-not-compiled-in"),
-                move || {
-                    refused(
-                        &[backend.word()],
-                        &[
-                            &format!("backend \"{backend}\" is not compiled into this program"),
-                            &format!(
-                                "cargo run --release --package zoo-backend --bin zoo-backend --features {} -- {backend}",
-                                backend.feature()
-                            ),
-                        ],
-                    )
-                },
-            ));
+        let feature = backend.feature();
+        if !zoo_backend::compiled().contains(&feature) {
+            let what = format!("backend \"{backend}\" is not compiled into this program");
+            let run = "cargo run --release --package zoo-backend --bin zoo-backend";
+            let command = format!("{run} --features {feature} -- {backend}");
+            let name = format!("{backend}-is-not-compiled-in");
+            refused(&name, &[backend.word()], &[&what, &command]);
         }
     }
     for dtype in Dtype::ALL {
-        let name = match opened.dtypes.contains(&dtype) {
-            true => format!("{dtype}-is-computed-in"),
-            false => format!("{dtype}-is-refused"),
-        };
-        trials.push(trial(&name, opened, move |opened| {
-            let (word, supported) = (opened.word.to_string(), opened.dtypes.contains(&dtype));
-            match supported {
-                true => accepted(&[&word, dtype.word()]),
-                false => refused(
-                    &[&word, dtype.word()],
-                    &[&format!("cannot compute in {dtype}\n  it computes in: f32")],
-                ),
-            }
-        }));
+        let arguments = [&*word, dtype.word()];
+        if opened.dtypes.contains(&dtype) {
+            let mut probe = probe(&arguments);
+            let name = format!("{dtype}-is-computed-in");
+            trials.push(trial(&name, opened, move |_| {
+                let output = probe.output()?;
+                let said = String::from_utf8_lossy(&output.stderr).into_owned();
+                output.status.success().then_some(()).ok_or(said.into())
+            }));
+        } else {
+            let says = format!("cannot compute in {dtype}\n  it computes in: f32");
+            let name = format!("{dtype}-is-refused");
+            trials.push(refusal(&name, opened, probe(&arguments), &[&says]));
+        }
     }
     trials.extend(match opened.word.backend {
         Backend::Wgpu | Backend::Vulkan => adapter_trials(opened),
@@ -87,47 +78,31 @@ fn trials(opened: &Opened) -> Vec<Trial> {
 }
 
 fn adapter_trials(opened: &Opened) -> Vec<Trial> {
+    let word = opened.word.backend.word();
+    let gpu = |index: usize| format!("{word}:{index}");
+    let asks = format!("\"{}\" asks for a GPU, and this machine has", gpu(99));
+    let asks = [&*asks, "found: ", "install the driver"];
+    let mut hidden = probe(&[word]);
+    // Drivers are found through these; a path to nowhere hides them all.
+    for variable in [
+        "VK_DRIVER_FILES",
+        "VK_ICD_FILENAMES",
+        "__EGL_VENDOR_LIBRARY_FILENAMES",
+        "LIBGL_DRIVERS_PATH",
+    ] {
+        hidden.env(variable, "/nowhere.json");
+    }
+    let none = format!("\"{word}\": no Vulkan, Metal, DirectX or OpenGL adapter was found");
+    let none = [&*none, "apt-get install mesa-vulkan-drivers"];
     let mut trials = vec![
-        trial("a-gpu-beyond-the-last", opened, |opened| {
-            let word = format!("{}:99", opened.word.backend);
-            refused(
-                &[&word],
-                &[
-                    &format!("\"{word}\" asks for a GPU, and this machine has"),
-                    "found: ",
-                    "install the driver",
-                ],
-            )
-        }),
-        trial("no-adapter-at-all", opened, |opened| {
-            let word = opened.word.backend.word();
-            let output = probe(&[word])
-                // Drivers are found through these; a path to nowhere hides them all.
-                .env("VK_DRIVER_FILES", "/nowhere.json")
-                .env("VK_ICD_FILENAMES", "/nowhere.json")
-                .env("__EGL_VENDOR_LIBRARY_FILENAMES", "/nowhere.json")
-                .env("LIBGL_DRIVERS_PATH", "/nowhere")
-                .output()?;
-            complains(
-                &output,
-                &[
-                    &format!("\"{word}\": no Vulkan, Metal, DirectX or OpenGL adapter was found"),
-                    "apt-get install mesa-vulkan-drivers",
-                ],
-            )
-        }),
+        refusal("a-gpu-beyond-the-last", opened, probe(&[&gpu(99)]), &asks),
+        refusal("no-adapter-at-all", opened, hidden, &none),
     ];
     if opened.software {
-        trials.push(trial("a-software-adapter-is-no-gpu", opened, |opened| {
-            let word = format!("{}:0", opened.word.backend);
-            refused(
-                &[&word],
-                &[
-                    "this machine has 0 of them",
-                    &format!("found: {}", opened.name),
-                ],
-            )
-        }));
+        let found = format!("found: {}", opened.name);
+        let parts = ["this machine has 0 of them", &*found];
+        let name = "a-software-adapter-is-no-gpu";
+        trials.push(refusal(name, opened, probe(&[&gpu(0)]), &parts));
     }
     trials
 }
@@ -135,30 +110,23 @@ fn adapter_trials(opened: &Opened) -> Vec<Trial> {
 fn libtorch_trials(opened: &Opened) -> Vec<Trial> {
     // `tch` goes where CUDA is.
     let said = probe(&["tch"]).output().map(|output| output.stdout);
-    let cuda = said.is_ok_and(|said| String::from_utf8_lossy(&said).contains("tch-cuda"));
-    if cuda {
-        vec![trial("a-cuda-device-beyond-the-last", opened, |_| {
-            refused(&["tch-cuda:99"], &["CUDA device(s), counted from 0"])
-        })]
-    } else {
-        vec![
-            trial("no-cuda", opened, |_| {
-                refused(
-                    &["tch-cuda"],
-                    &[
-                        "\"tch-cuda\": LibTorch ",
-                        " has no CUDA device: it was built",
-                        "\"tch-cpu\"",
-                    ],
-                )
-            }),
-            trial("tch-takes-the-cpu-and-says-so", opened, |_| {
-                let output = probe(&["tch"]).output()?;
-                let said = String::from_utf8_lossy(&output.stdout).into_owned();
-                contains(&said, &["\"opened\":\"tch-cpu\""])
-            }),
-        ]
+    let said = String::from_utf8_lossy(&said.unwrap_or_default()).into_owned();
+    if said.contains("tch-cuda") {
+        let name = "a-cuda-device-beyond-the-last";
+        let parts = ["CUDA device(s), counted from 0"];
+        return vec![refusal(name, opened, probe(&["tch-cuda:99"]), &parts)];
     }
+    let parts = [
+        "\"tch-cuda\": LibTorch ",
+        " has no CUDA device: it was built",
+        "\"tch-cpu\"",
+    ];
+    vec![
+        refusal("no-cuda", opened, probe(&["tch-cuda"]), &parts),
+        trial("tch-takes-the-cpu-and-says-so", opened, move |_| {
+            contains(&said, "\"opened\":\"tch-cpu\"")
+        }),
+    ]
 }
 
 fn trial(
@@ -177,42 +145,28 @@ fn probe(arguments: &[&str]) -> Command {
     command
 }
 
-fn accepted(arguments: &[&str]) -> Result<(), Failed> {
-    let output = probe(arguments).output()?;
-    if output.status.success() {
-        Ok(())
-    } else {
-        Err(String::from_utf8_lossy(&output.stderr).into_owned().into())
-    }
+/// A trial that a program fails, says each of `parts`, and does not panic.
+fn refusal(name: &str, opened: &Opened, mut probe: Command, parts: &[&str]) -> Trial {
+    let parts: Vec<String> = parts.iter().map(|part| (*part).to_owned()).collect();
+    trial(name, opened, move |_| {
+        let output = probe.output()?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.code() != Some(1) {
+            return Err(format!("it ended with {}: {said}", output.status).into());
+        }
+        if said.contains("panicked") || said.contains("backtrace") {
+            return Err(format!("it panicked: {said}").into());
+        }
+        parts.iter().try_for_each(|part| contains(&said, part))
+    })
 }
 
-fn refused(arguments: &[&str], parts: &[&str]) -> Result<(), Failed> {
-    complains(&probe(arguments).output()?, parts)
-}
-
-/// A failure that says each of `parts`, and is no panic.
-fn complains(output: &std::process::Output, parts: &[&str]) -> Result<(), Failed> {
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    if output.status.code() != Some(1) {
-        return Err(format!("it ended with {}: {said}", output.status).into());
-    }
-    if said.contains("panicked") || said.contains("backtrace") {
-        return Err(format!("it panicked: {said}").into());
-    }
-    contains(&said, parts)
-}
-
-fn contains(said: &str, parts: &[&str]) -> Result<(), Failed> {
-    match parts.iter().find(|part| !said.contains(**part)) {
-        Some(part) => Err(format!("it does not say {part:?}: {said}").into()),
-        None => Ok(()),
-    }
+fn contains(said: &str, part: &str) -> Result<(), Failed> {
+    let says = || format!("it does not say {part:?}: {said}").into();
+    said.contains(part).then_some(()).ok_or_else(says)
 }
 
 fn equal<T: PartialEq + std::fmt::Debug>(got: &T, want: &T) -> Result<(), Failed> {
-    if got == want {
-        Ok(())
-    } else {
-        Err(format!("{got:?} instead of {want:?}").into())
-    }
+    let differ = || format!("{got:?} instead of {want:?}").into();
+    (got == want).then_some(()).ok_or_else(differ)
 }
