@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     zoo_examples::on_device(run)
 }
 
-fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
+fn run(opened: &Opened) -> zoo_examples::Outcome {
     let longest: usize = zoo_examples::argument(1, 2048)?;
     let device = &opened.device.clone().autodiff();
     let theirs = burn_nn::MultiHeadAttentionConfig::new(D_MODEL, HEADS)

@@ -7,7 +7,6 @@
 //! One sentence tells the class of a document. The network is told the classes alone; where it
 //! looks is its own finding.
 
-use std::error::Error;
 use std::process::ExitCode;
 
 use burn::module::Module;
@@ -23,7 +22,7 @@ fn main() -> ExitCode {
     zoo_examples::on_device(run)
 }
 
-fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
+fn run(opened: &Opened) -> zoo_examples::Outcome {
     let plain = &opened.device;
     let device = &plain.clone().autodiff();
     let task = Task {

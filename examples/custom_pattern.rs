@@ -8,12 +8,11 @@
 //! [LogSparse](https://arxiv.org/abs/1907.00235), 2019. A handful of layers of it reach
 //! everywhere.
 
-use std::error::Error;
 use std::process::ExitCode;
 
-use burn::tensor::{Distribution, Tensor};
-use zoo_attention::{AttentionOptions, AttentionShape, Pattern, flash, standard};
+use zoo_attention::{AttentionOptions, Pattern, flash, standard};
 use zoo_backend::Opened;
+use zoo_examples::{difference, query_key_value, shape};
 
 fn main() -> ExitCode {
     zoo_examples::on_device(run)
@@ -26,51 +25,31 @@ fn log_sparse() -> Pattern {
     })
 }
 
-fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
+fn run(opened: &Opened) -> zoo_examples::Outcome {
     let device = &opened.device;
-    let shape = |seq: usize| AttentionShape {
-        batch: 1,
-        heads: 2,
-        kv_heads: 2,
-        seq_q: seq,
-        seq_k: seq,
-        d_head: 16,
-        d_value: 16,
-    };
-
-    let hidden = log_sparse().hidden("example", &shape(24), device);
-    let hidden: Vec<bool> = hidden
-        .ok_or("it hides something")?
-        .into_data()
-        .iter::<bool>()
-        .collect();
+    let hidden = log_sparse().hidden("example", &shape(24, 24), device);
+    let hidden = hidden.ok_or("it hides something")?.into_data();
+    let hidden: Vec<bool> = hidden.iter::<bool>().collect();
     for row in hidden.chunks(24) {
-        let places = row
-            .iter()
-            .map(|is_hidden| if *is_hidden { "· " } else { "█ " });
-        println!("{}", places.collect::<String>());
+        let keys = row.iter().map(|hidden| if *hidden { "· " } else { "█ " });
+        println!("{}", keys.collect::<String>());
     }
 
     // Joined with others by `and` and `or`, like any pattern. Tiles that nobody sees are not
     // computed: a window around it leaves few.
-    let near = log_sparse().and(Pattern::Window {
-        left: 256,
-        right: 0,
-    });
+    let (left, right) = (256, 0);
+    let near = log_sparse().and(Pattern::Window { left, right });
     for (name, pattern) in [("log-sparse", log_sparse()), ("within 256", near)] {
-        let plan = pattern.plan(&shape(4096), [64, 64]);
-        println!(
-            "{name}: {:.1}% of 4,096 x 4,096 computed",
-            100.0 * plan.density()
-        );
+        let plan = pattern.plan(&shape(4096, 4096), [64, 64]);
+        let percent = 100.0 * plan.density();
+        println!("{name}: {percent:.1}% of 4,096 x 4,096 computed");
     }
 
-    let [query, key, value] =
-        [(); 3].map(|()| Tensor::random([1, 2, 300, 16], Distribution::Normal(0.0, 1.0), device));
+    let [query, key, value] = query_key_value([1, 2, 300, 16], device);
     let options = AttentionOptions::new().with_pattern(log_sparse());
     let held = standard(query.clone(), key.clone(), value.clone(), &options).context;
     let tiled = flash(query, key, value, &options);
-    let difference = (held - tiled).abs().max().into_scalar::<f32>();
+    let difference = difference(&held, &tiled);
     println!("flash and standard differ by {difference:.1e} at most");
     Ok(())
 }

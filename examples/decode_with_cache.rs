@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     zoo_examples::on_device(run)
 }
 
-fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
+fn run(opened: &Opened) -> zoo_examples::Outcome {
     let count: usize = zoo_examples::argument(1, 192)?;
     let device = &opened.device;
     // Two heads of keys and values for eight of queries: a quarter of the memory.

@@ -7,7 +7,6 @@
 //! The file that comes with the tests is a GPT-2 with 17 tokens that knows nothing; the real
 //! one is `GptConfig::new(50_257, 768, 12, 12)`.
 
-use std::error::Error;
 use std::process::ExitCode;
 
 use zoo_backend::Opened;
@@ -23,7 +22,7 @@ fn main() -> ExitCode {
     zoo_examples::on_device(run)
 }
 
-fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
+fn run(opened: &Opened) -> zoo_examples::Outcome {
     let device = &opened.device;
     let file: String = zoo_examples::argument(1, SMALL.to_owned())?;
     // A safetensors file is read in the same way.

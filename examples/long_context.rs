@@ -7,12 +7,10 @@
 //! Attention that holds its weights would keep two matrices of `heads · n · n` numbers for
 //! the way back: 17 GB at n = 16,384.
 
-use std::error::Error;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use burn::optim::{AdamConfig, GradientsParams};
-use burn::tensor::{Distribution, Tensor};
 use zoo_attention::{Mechanism, MultiHeadAttentionConfig, Pattern};
 use zoo_backend::{Meter, Opened};
 
@@ -24,7 +22,7 @@ fn main() -> ExitCode {
     zoo_examples::on_device(run)
 }
 
-fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
+fn run(opened: &Opened) -> zoo_examples::Outcome {
     let length: usize = zoo_examples::argument(1, 16_384)?;
     let device = &opened.device.clone().autodiff();
     let mut meter = Meter::start(opened);
@@ -32,7 +30,7 @@ fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
         .with_mechanism(Mechanism::Flash.into())
         .init(device);
     let mut optimizer = AdamConfig::new().init();
-    let x = Tensor::<3>::random([1, length, D_MODEL], Distribution::Normal(0.0, 1.0), device);
+    let x = zoo_examples::normal([1, length, D_MODEL], device);
     meter.inputs_are_there();
 
     for step in 1..=STEPS {
@@ -45,11 +43,8 @@ fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
         let loss = loss.into_scalar::<f32>();
         println!("step {step}: loss {loss:.4}, {:.2?}", start.elapsed());
     }
-    let matrices = 2.0 * (HEADS * length * length * size_of::<f32>()) as f64;
-    println!(
-        "\nwith its weights held: {:.2} GB for them alone",
-        matrices / 1e9
-    );
+    let gigabytes = 2e-9 * (HEADS * length * length * size_of::<f32>()) as f64;
+    println!("\nwith its weights held: {gigabytes:.2} GB for them alone");
     match meter.peak() {
         Some((bytes, how)) => println!("taken here: {:.2} GB ({how})", bytes as f64 / 1e9),
         None => println!("nobody counts memory here"),

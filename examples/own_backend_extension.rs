@@ -9,7 +9,6 @@
 
 #![allow(deprecated)] // Burn 0.22 is the last with NdArray and LibTorch.
 
-use std::error::Error;
 use std::process::ExitCode;
 
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
@@ -86,7 +85,7 @@ fn main() -> ExitCode {
     zoo_examples::on_device(run)
 }
 
-fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
+fn run(opened: &Opened) -> zoo_examples::Outcome {
     let device = &opened.device.clone().autodiff();
     let x = Tensor::<1>::from_floats([-3.0, -1.0, 0.0, 0.5, 4.0], device).require_grad();
     let y = Tensor::<1>::from_dispatch(Dispatch::softsign(x.clone().into_dispatch()));

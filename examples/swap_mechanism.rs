@@ -4,11 +4,10 @@
 //! cargo run --release -p zoo-examples --features flex --bin swap_mechanism
 //! ```
 
-use std::error::Error;
 use std::process::ExitCode;
 
 use burn::module::Module;
-use burn::tensor::{Distribution, Tensor};
+use burn::tensor::Tensor;
 use zoo_attention::{Mechanism, MultiHeadAttention, MultiHeadAttentionConfig, Pattern};
 use zoo_backend::Opened;
 
@@ -16,7 +15,7 @@ fn main() -> ExitCode {
     zoo_examples::on_device(run)
 }
 
-fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
+fn run(opened: &Opened) -> zoo_examples::Outcome {
     let device = &opened.device;
     let layer = |mechanism: Mechanism| {
         MultiHeadAttentionConfig::new(64, 4)
@@ -24,19 +23,12 @@ fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
             .init(device)
     };
     let standard = layer(Mechanism::Standard);
-    let x = Tensor::random([2, 300, 64], Distribution::Normal(0.0, 1.0), device);
+    let x = zoo_examples::normal([2, 300, 64], device);
     let expected = pass(&standard, &x);
 
     println!("mechanism         differs from standard by");
-    for word in [
-        "flash",
-        "sliding-window",
-        "strided",
-        "longformer",
-        "linear",
-        "performer",
-        "retention",
-    ] {
+    let words = "flash sliding-window strided longformer linear performer retention";
+    for word in words.split(' ') {
         // The projections have the same names and sizes: a record of one is one of the other.
         let record = standard.clone().into_record();
         let swapped = layer(word.parse()?).load_record(record);

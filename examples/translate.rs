@@ -4,7 +4,6 @@
 //! cargo run --release -p zoo-examples --features flex --bin translate
 //! ```
 
-use std::error::Error;
 use std::process::ExitCode;
 
 use burn::module::Module;
@@ -26,7 +25,7 @@ fn main() -> ExitCode {
     zoo_examples::on_device(run)
 }
 
-fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
+fn run(opened: &Opened) -> zoo_examples::Outcome {
     let plain = &opened.device;
     let training = &plain.clone().autodiff();
     let pairs = PHRASES.map(|(source, target)| Pair::new(source, target));

@@ -8,7 +8,6 @@
 //! A pronoun asks for an animal, a preposition for a place: each finds the last
 //! word that has what it asks for, and never one to its right.
 
-use std::error::Error;
 use std::process::ExitCode;
 
 use burn::tensor::Tensor;
@@ -31,7 +30,7 @@ fn main() -> ExitCode {
     zoo_examples::on_device(run)
 }
 
-fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
+fn run(opened: &Opened) -> zoo_examples::Outcome {
     let words = SENTENCE.map(|(word, _, _)| word);
     let asks = SENTENCE.map(|(_, asks, _)| asks);
     let has = SENTENCE.map(|(_, _, has)| has);
@@ -45,11 +44,8 @@ fn run(opened: &Opened) -> Result<(), Box<dyn Error>> {
     let attended = standard(query, key.clone(), key, &options);
     let weights: Vec<f32> = attended.weights.try_into_vec_as()?;
 
-    println!(
-        "{:>8} {}",
-        "",
-        words.map(|word| format!("{word:>8}")).concat()
-    );
+    let header = words.map(|word| format!("{word:>8}")).concat();
+    println!("{:>8} {header}", "");
     for (word, row) in words.iter().zip(weights.chunks(words.len())) {
         let shades: String = row
             .iter()

@@ -1,5 +1,5 @@
-//! What examples have in common: a device by its word, errors as sentences, and how far two
-//! results are apart.
+//! What examples have in common: a device by its name, errors as sentences, random tensors, and
+//! how far two results are apart.
 
 #[cfg(doctest)]
 mod pages;
@@ -7,7 +7,8 @@ mod pages;
 use std::error::Error;
 use std::process::ExitCode;
 
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Distribution, Tensor};
+use zoo_attention::AttentionShape;
 use zoo_backend::{BackendWord, Dtype, Opened};
 
 /// How an example ends.
@@ -38,26 +39,43 @@ fn open(word: &str) -> Result<Opened, Box<dyn Error>> {
     Ok(zoo_backend::open(word.parse::<BackendWord>()?, Dtype::F32)?)
 }
 
+/// A tensor of normally distributed elements.
+pub fn normal<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
+    Tensor::random(shape, Distribution::Normal(0.0, 1.0), device)
+}
+
+/// Query, key and value of one shape: `[batch, heads, seq, d_head]`.
+pub fn query_key_value(shape: [usize; 4], device: &Device) -> [Tensor<4>; 3] {
+    [(); 3].map(|()| normal(shape, device))
+}
+
+/// A shape of one example and one head.
+pub fn shape(seq_q: usize, seq_k: usize) -> AttentionShape {
+    AttentionShape {
+        batch: 1,
+        heads: 1,
+        kv_heads: 1,
+        seq_q,
+        seq_k,
+        d_head: 16,
+        d_value: 16,
+    }
+}
+
 /// The largest difference between two tensors of one shape.
 pub fn difference<const D: usize>(a: &Tensor<D>, b: &Tensor<D>) -> f32 {
     (a.clone() - b.clone()).abs().max().into_scalar()
 }
 
 /// An argument by its number, or what is usual if there are fewer.
-///
-/// # Errors
-///
-/// If it is not what it should be.
 pub fn argument<T>(number: usize, usual: T) -> Result<T, Box<dyn Error>>
 where
     T: std::str::FromStr<Err: std::fmt::Display>,
 {
-    match std::env::args_os().nth(1 + number) {
-        None => Ok(usual),
-        Some(word) => {
-            let text = word.to_string_lossy();
-            let read = text.parse();
-            read.map_err(|error| format!("argument {}, {text:?}: {error}", 1 + number).into())
-        }
-    }
+    let Some(word) = std::env::args_os().nth(1 + number) else {
+        return Ok(usual);
+    };
+    let text = word.to_string_lossy();
+    let read = text.parse();
+    read.map_err(|error| format!("argument {}, {text:?}: {error}", 1 + number).into())
 }

@@ -9,27 +9,33 @@ use common::run;
 #[test]
 fn the_pronoun_looks_at_the_cat() {
     let said = run(env!("CARGO_BIN_EXE_where_it_looks"), &[]);
-    let column = |line: &str, n: usize| line.chars().skip(9 + 8 * n).take(8).collect::<String>();
-    let row = |word: &str| {
-        said.lines()
-            .find(|line| line.trim_start().starts_with(word))
-            .unwrap_or_else(|| panic!("no row for {word} in\n{said}"))
-    };
-    assert_eq!(column(row("it"), 1).trim(), "████", "{said}");
-    assert_eq!(column(row("outside"), 4).trim(), "████", "{said}");
     // The future is hidden.
-    assert_eq!(column(row("it"), 7).trim(), "", "{said}");
+    for (word, column, shade) in [("it", 1, "████"), ("outside", 4, "████"), ("it", 7, "")]
+    {
+        let mut rows = said.lines();
+        let row = rows.find(|line| line.trim_start().starts_with(word));
+        let cell = row.expect(&said).chars().skip(9 + 8 * column).take(8);
+        assert_eq!(cell.collect::<String>().trim(), shade, "{said}");
+    }
 }
 
 #[test]
-fn a_misspelt_backend_is_explained() {
-    let output = Command::new(env!("CARGO_BIN_EXE_where_it_looks"))
-        .arg("wpgu")
-        .output()
-        .expect("cargo built it");
-    assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("did you mean wgpu?"), "{said}");
+fn a_wrong_argument_is_explained() {
+    let many = "argument 2, \"many\": invalid digit";
+    for (program, arguments, says) in [
+        (
+            env!("CARGO_BIN_EXE_where_it_looks"),
+            &["wpgu"][..],
+            "did you mean wgpu?",
+        ),
+        (env!("CARGO_BIN_EXE_long_context"), &["flex", "many"], many),
+    ] {
+        let output = Command::new(program).args(arguments).output();
+        let output = output.expect("cargo built it");
+        assert_eq!(output.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(says), "{said}");
+    }
 }
 
 #[test]
@@ -60,20 +66,18 @@ fn every_pattern_has_a_picture() {
     std::fs::remove_dir_all(&folder).expect("the test's own folder");
 }
 
-/// The number at the end of the line that begins so.
-fn number(said: &str, line: &str) -> f64 {
-    let line = said.lines().find(|it| it.starts_with(line));
-    let line = line.unwrap_or_else(|| panic!("no {line:?} in\n{said}"));
-    let last = line.split_whitespace().last().unwrap_or_default();
-    last.parse()
-        .unwrap_or_else(|_| panic!("no number in {line}"))
+/// The number that follows these words.
+fn number(said: &str, words: &str) -> f64 {
+    let (_, rest) = said.split_once(words).expect(said);
+    let number = rest.split_whitespace().next().expect(said);
+    number.trim_end_matches(',').parse().expect(said)
 }
 
 #[test]
 fn a_swapped_mechanism_has_the_same_weights() {
     let said = run(env!("CARGO_BIN_EXE_swap_mechanism"), &[]);
-    assert!(number(&said, "flash") < 1e-5, "{said}");
-    assert!(number(&said, "linear") > 1e-4, "{said}");
+    assert!(number(&said, "\nflash") < 1e-5, "{said}");
+    assert!(number(&said, "\nlinear") > 1e-4, "{said}");
 }
 
 #[test]
@@ -89,21 +93,11 @@ fn a_long_sequence_takes_little_memory() {
         _ => "4096",
     };
     let said = run(env!("CARGO_BIN_EXE_long_context"), &[length]);
-    let losses: Vec<f64> = said
-        .lines()
-        .filter_map(|line| line.split("loss ").nth(1)?.split(',').next()?.parse().ok())
-        .collect();
-    assert!(losses.len() == 3 && losses[2] < losses[0], "{said}");
+    let losses = ["step 1: loss", "step 3: loss"].map(|step| number(&said, step));
+    assert!(losses[1] < losses[0], "{said}");
     if !is_software {
-        let gigabytes = |line: &str| {
-            let number = said
-                .split(line)
-                .nth(1)
-                .and_then(|it| it.split(" GB").next());
-            number.and_then(|it| it.parse::<f64>().ok()).expect(&said)
-        };
-        let held = gigabytes("with its weights held: ");
-        let taken = gigabytes("taken here: ");
+        let held = number(&said, "with its weights held:");
+        let taken = number(&said, "taken here:");
         assert!(held > 1.0 && taken < held / 3.0, "{said}");
         assert!(length != "16384" || held > 17.0 && taken < 1.0, "{said}");
     }
@@ -136,12 +130,7 @@ fn an_own_pattern_is_as_exact_as_any() {
     let said = run(env!("CARGO_BIN_EXE_custom_pattern"), &[]);
     assert!(said.contains("log-sparse: 9.4% of"), "{said}");
     assert!(said.contains("█ · · · █ · █ █ █ · "), "{said}");
-    let differ = said
-        .split("differ by ")
-        .nth(1)
-        .and_then(|it| it.split(' ').next());
-    let differ: f64 = differ.and_then(|it| it.parse().ok()).expect("a number");
-    assert!(differ < 1e-5, "{said}");
+    assert!(number(&said, "differ by") < 1e-5, "{said}");
 }
 
 #[test]
@@ -197,21 +186,5 @@ fn a_document_is_shaded_by_what_tells_its_class() {
     assert_eq!(is, says, "{said}");
     assert!(said.contains("\x1b[38;2;0;0;0;48;2;255;"), "{said}");
     // By chance it would be about 14. What is learned differs with what a backend draws.
-    let looks = said.split("tells the class in ").nth(1);
-    let looks = looks.and_then(|it| it.split(" of 50").next()?.parse::<usize>().ok());
-    assert!(looks.expect(&said) >= 30, "{said}");
-}
-
-#[test]
-fn an_argument_that_is_no_number_is_told() {
-    let output = Command::new(env!("CARGO_BIN_EXE_long_context"))
-        .args(["flex", "many"])
-        .output()
-        .expect("cargo built it");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(
-        said.contains("argument 2, \"many\": invalid digit"),
-        "{said}"
-    );
+    assert!(number(&said, "tells the class in") >= 30.0, "{said}");
 }

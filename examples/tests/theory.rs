@@ -2,14 +2,22 @@
 
 mod common;
 
+use std::ops::Range;
+
 fn theory(topic: &str) -> String {
     common::run(env!("CARGO_BIN_EXE_theory"), &[topic])
 }
 
+/// The line that begins so.
+fn line<'a>(said: &'a str, start: &str) -> &'a str {
+    let mut lines = said.lines().map(str::trim_start);
+    let found = lines.find(|it| it.starts_with(start));
+    found.unwrap_or_else(|| panic!("no {start:?} in\n{said}"))
+}
+
 /// The numbers at the end of the line that begins so.
-fn numbers<const N: usize>(said: &str, line: &str) -> [f64; N] {
-    let line = said.lines().find(|it| it.trim_start().starts_with(line));
-    let line = line.unwrap_or_else(|| panic!("no {line:?} in\n{said}"));
+fn numbers<const N: usize>(said: &str, start: &str) -> [f64; N] {
+    let line = line(said, start);
     let words: Vec<&str> = line.split_whitespace().collect();
     assert!(words.len() > N, "no {N} numbers in {line:?}");
     let last = &words[words.len() - N..];
@@ -17,6 +25,18 @@ fn numbers<const N: usize>(said: &str, line: &str) -> [f64; N] {
         let number = last[at].parse();
         number.unwrap_or_else(|_| panic!("no number: {:?} in {line:?}", last[at]))
     })
+}
+
+/// Two results that differ by rounding, and two that differ.
+const SAME: Range<f64> = 0.0..1e-5;
+const DIFFERENT: Range<f64> = 1e-2..f64::INFINITY;
+
+/// The number at the end of each line is within its range.
+fn check<const N: usize>(said: &str, lines: [(&str, Range<f64>); N]) {
+    for (line, range) in lines {
+        let [number] = numbers(said, line);
+        assert!(range.contains(&number), "{line}: {said}");
+    }
 }
 
 #[test]
@@ -94,28 +114,22 @@ fn scores_can_be_kept_from_growing() {
 #[test]
 fn order_is_seen_by_positions_and_masks_alone() {
     let said = theory("order");
-    for (line, is_blind) in [
-        ("self, no positions  ", true),
-        ("self, rotary", false),
-        ("self, ALiBi", false),
-        ("self, causal", false),
-        ("self, a window", false),
-        ("self, blocks", false),
-        ("cross, its memory shuffled", true),
-    ] {
-        let [difference] = numbers(&said, line);
-        let is_as_said = if is_blind {
-            difference < 1e-5
-        } else {
-            difference > 1e-2
-        };
-        assert!(is_as_said, "{line}: {said}");
-    }
-    let [both] = numbers(&said, "query and key");
-    let [one] = numbers(&said, "the key alone");
-    // Products of 32 numbers, of which the largest are about 20: turned by other angles, they
-    // are rounded otherwise.
-    assert!(both < 1e-3 && one > 1.0, "{said}");
+    check(
+        &said,
+        [
+            ("self, no positions  ", SAME),
+            ("self, rotary", DIFFERENT),
+            ("self, ALiBi", DIFFERENT),
+            ("self, causal", DIFFERENT),
+            ("self, a window", DIFFERENT),
+            ("self, blocks", DIFFERENT),
+            ("cross, its memory shuffled", SAME),
+            // Products of 32 numbers, of which the largest are about 20: turned by other angles,
+            // they are rounded otherwise.
+            ("query and key", 0.0..1e-3),
+            ("the key alone", 1.0..f64::INFINITY),
+        ],
+    );
 }
 
 #[test]
@@ -138,46 +152,30 @@ fn parts_are_joined_exactly() {
         assert!(context < 1e-4 && log_sum_exp < 1e-4, "{said}");
         assert!(plain > 0.1, "{said}");
     }
-    for (line, is_same) in [
-        ("two parts", true),
-        ("a key in both", false),
-        ("a part that sees nothing", true),
-        ("gradient by keys", true),
-    ] {
-        let [differs] = numbers::<1>(&said, line);
-        assert!(
-            if is_same {
-                differs < 1e-5
-            } else {
-                differs > 1e-2
-            },
-            "{said}"
-        );
-    }
-    assert!(
-        numbers::<1>(&said, "log-sum-exp of a part")[0] < -9e29,
-        "{said}"
+    check(
+        &said,
+        [
+            ("two parts", SAME),
+            ("a key in both", DIFFERENT),
+            ("a part that sees nothing", SAME),
+            ("gradient by keys", SAME),
+            ("log-sum-exp of a part", f64::NEG_INFINITY..-9e29),
+        ],
     );
 }
 
 #[test]
 fn a_query_that_sees_nothing_gets_zeros() {
     let said = theory("masks");
-    for (line, weights) in [
+    for (start, weights) in [
         ("minus infinity", "[NaN, NaN, NaN, NaN]"),
         ("-10,000", "[0.25, 0.25, 0.25, 0.25]"),
         ("a pattern", "[0.0, 0.0, 0.0, 0.0]"),
     ] {
-        let line = said.lines().find(|it| it.starts_with(line));
-        assert!(line.is_some_and(|it| it.ends_with(weights)), "{said}");
+        assert!(line(&said, start).ends_with(weights), "{said}");
     }
-    for line in [
-        "context",
-        "gradient by query",
-        "gradient by key",
-        "gradient by value",
-    ] {
-        let [some, none]: [f64; 2] = numbers(&said, line);
+    for of in ["context", "gradient by q", "gradient by k", "gradient by v"] {
+        let [some, none]: [f64; 2] = numbers(&said, of);
         assert!(some > 1e-3 && none == 0.0, "{said}");
     }
     for line in ["change by a hidden key", "change by a hidden value"] {
@@ -188,20 +186,19 @@ fn a_query_that_sees_nothing_gets_zeros() {
 #[test]
 fn one_nan_is_every_weight_a_step_later() {
     let said = theory("one-nan");
-    assert_eq!(numbers(&said, "minus infinity"), [64.0], "{said}");
-    assert_eq!(numbers(&said, "a pattern"), [0.0], "{said}");
+    check(
+        &said,
+        [("minus infinity", 64.0..64.5), ("a pattern", 0.0..0.5)],
+    );
 }
 
 #[test]
 fn hidden_is_as_if_not_there() {
     let said = theory("visibility");
-    assert!(numbers::<1>(&said, "8 keys")[0] < 1e-6, "{said}");
-    assert!(
-        said.contains("where a mask is true sum up to 0 of 1\n"),
-        "{said}"
-    );
-    // The last query is level with the last key, but for one.
+    check(&said, [("8 keys", 0.0..1e-6)]);
+    // The last query is aligned with the last key, but for one.
     for seen in [
+        "where a mask is true sum up to 0 of 1\n",
         "causal                 █ █ █ █ ·    █ █ █ █ █",
         "a window of 1          · · █ █ █    · · · █ █",
         "local-m, 1             █ █ · · ·    █ █ █ · ·",
@@ -209,9 +206,8 @@ fn hidden_is_as_if_not_there() {
         assert!(said.contains(seen), "{seen}, not\n{said}");
     }
     let (_, tiles) = said.split_once("tiles computed").unwrap();
-    let share = |line: &str| {
-        let line = tiles.lines().find(|it| it.starts_with(line)).unwrap();
-        let percent = line.split_whitespace().last().unwrap();
+    let share = |start: &str| {
+        let percent = line(tiles, start).split_whitespace().last().unwrap();
         percent.trim_end_matches('%').parse::<f64>().unwrap()
     };
     assert!(share("full") == 100.0 && share("causal") < 51.0, "{said}");
@@ -222,65 +218,40 @@ fn hidden_is_as_if_not_there() {
 fn a_memory_may_have_any_length_and_is_read_once() {
     let said = theory("crossing");
     for memory in ["7 ", "31 "] {
-        let line = said.lines().find(|it| it.starts_with(memory)).unwrap();
-        assert!(line.contains("[1, 24, 32]"), "{said}");
-        assert!(numbers::<1>(&said, memory)[0] < 1e-5, "{said}");
+        assert!(line(&said, memory).contains("[1, 24, 32]"), "{said}");
     }
+    check(&said, [("7 ", SAME), ("31 ", SAME)]);
     let (_, answers) = said.split_once("decoder\n").unwrap();
     let refusing = answers.lines().filter(|line| !line.ends_with(" can"));
     let refusing: Vec<&str> = refusing.filter_map(|it| it.split(' ').next()).collect();
-    let by_places = [
-        "sliding-window",
-        "block",
-        "strided",
-        "fixed",
-        "longformer",
-        "bigbird",
-    ];
-    assert_eq!(
-        refusing,
-        [&by_places[..], &["lsh", "retention"]].concat(),
-        "{said}"
-    );
+    let expected = "sliding-window block strided fixed longformer bigbird lsh retention";
+    assert_eq!(refusing.join(" "), expected, "{said}");
     assert_eq!(answers.lines().count(), 20, "{said}");
 }
 
 #[test]
 fn places_are_told_in_five_ways() {
     let said = theory("encodings");
-    assert!(numbers::<1>(&said, "nothing")[0] < 1e-5, "{said}");
-    for way in ["waves", "learned places", "turned queries", "ALiBi  "] {
-        assert!(numbers::<1>(&said, way)[0] > 1e-3, "{said}");
-    }
+    let ways = ["waves", "learned places", "turned queries", "ALiBi  "];
+    check(&said, ways.map(|way| (way, 1e-3..f64::INFINITY)));
+    check(&said, [("nothing", SAME), ("ALiBi and -m", 0.0..1e-6)]);
     assert_eq!(said.matches("refuses a longer text").count(), 1, "{said}");
-    assert!(numbers::<1>(&said, "ALiBi and -m")[0] < 1e-6, "{said}");
     assert!(said.contains("rotary is refused by []"), "{said}");
-    assert!(
-        said.contains(r#"ALiBi is refused by ["lsh", "linear", "performer", "retention"]"#),
-        "{said}"
-    );
+    let refusing = r#"ALiBi is refused by ["lsh", "linear", "performer", "retention"]"#;
+    assert!(said.contains(refusing), "{said}");
 }
 
 #[test]
 fn caches_keep_what_the_page_says() {
     let said = theory("caches");
     let both = 2 * 8; // a key and a value of 8 numbers
-    for (name, heads) in [
-        ("standard", 4),
-        ("flash", 4),
-        ("dot", 4),
-        ("multiplicative", 4),
-        ("additive", 4),
-        ("hard", 4),
-        ("multi-query", 1),
-        ("grouped-query", 1),
-        ("block", 4),
-        ("longformer", 4),
-        ("strided, stride 8", 4),
-        ("fixed, block 8", 4),
-    ] {
+    let all_heads = "standard/flash/dot/multiplicative/additive/hard/block/longformer/\
+                     strided, stride 8/fixed, block 8";
+    for (names, heads) in [(all_heads, 4), ("multi-query/grouped-query", 1)] {
         let want = [32, 64, 128].map(|places| f64::from(heads * both * places));
-        assert_eq!(numbers::<3>(&said, name), want, "{name}: {said}");
+        for name in names.split('/') {
+            assert_eq!(numbers::<3>(&said, name), want, "{name}: {said}");
+        }
     }
     for name in ["sliding-window", "local-m"] {
         let window = f64::from(4 * both * (8 + 1));
@@ -295,34 +266,24 @@ fn caches_keep_what_the_page_says() {
         let most = f64::from(4 * (features * 9 + 1));
         assert!((matrix..=most).contains(&first), "{name}: {said}");
     }
-    for name in [
-        "bigbird",
-        "lsh",
-        "local-p",
-        "strided, stride sqrt",
-        "fixed, block sqrt",
-    ] {
-        let line = said.lines().find(|it| it.starts_with(name)).unwrap();
-        assert!(line.contains("cannot decode"), "{name}: {said}");
+    let cannot = "bigbird/lsh/local-p/strided, stride sqrt/fixed, block sqrt";
+    for name in cannot.split('/') {
+        assert!(
+            line(&said, name).contains("cannot decode"),
+            "{name}: {said}"
+        );
     }
     // All of them: twenty, and two with other sizes.
-    let rows = said
-        .lines()
-        .skip_while(|line| !line.starts_with("mechanism "));
-    assert_eq!(rows.skip(1).count(), 22, "{said}");
+    let (_, rows) = said.split_once("\nmechanism ").unwrap();
+    assert_eq!(rows.lines().skip(1).count(), 22, "{said}");
 }
 
 #[test]
 fn drawing_is_for_training_alone() {
     let said = theory("training");
-    for (name, is_drawn) in [
-        ("no dropout", false),
-        ("dropout", true),
-        ("hard", true),
-        ("performer", true),
-    ] {
+    for name in ["no dropout", "dropout", "hard", "performer"] {
         let [learning, plain] = numbers::<2>(&said, name);
-        assert_eq!(learning > 1e-3, is_drawn, "{name}: {said}");
+        assert_eq!(learning > 1e-3, name != "no dropout", "{name}: {said}");
         assert!(plain < 1e-6, "{name}: {said}");
     }
 }
@@ -330,25 +291,20 @@ fn drawing_is_for_training_alone() {
 #[test]
 fn a_running_softmax_does_not_overflow() {
     let said = theory("running");
-    let rows: Vec<&str> = said
-        .lines()
-        .filter(|line| line.starts_with(|it: char| it.is_ascii_digit()))
-        .collect();
-    assert_eq!(rows.len(), 4, "{said}");
-    for row in &rows {
-        let words: Vec<&str> = row.split_whitespace().collect();
-        let [_, _, largest, differs] = words[..] else {
-            panic!("four numbers, not {row}");
+    let (_, table) = said.split_once("scores up").unwrap();
+    let rows = table.lines().skip(1).map(str::split_whitespace);
+    let rows: Vec<Vec<&str>> = rows.map(Iterator::collect).collect();
+    // A row, and the weights that are made of it again.
+    assert_eq!(rows.len(), 2 * 4, "{said}");
+    for pair in rows.chunks(2) {
+        let ([_, _, largest, differs], Some(again)) = (&pair[0][..], pair[1].last()) else {
+            panic!("four numbers, not {pair:?}");
         };
-        assert_eq!(largest, "1", "{said}");
+        assert_eq!(*largest, "1", "{said}");
         // A share of the largest score.
         assert!(differs.parse::<f64>().unwrap() < 1e-5, "{said}");
-    }
-    assert!(rows[3].contains(" inf "), "{said}");
-    let again = said.lines().filter(|line| line.contains("made again"));
-    for line in again {
-        let differ = line.split_whitespace().last().unwrap();
         // A score of 1,000 has a last digit of 6e-5, and so has its weight.
-        assert!(differ.parse::<f64>().unwrap() < 1e-3, "{said}");
+        assert!(again.parse::<f64>().unwrap() < 1e-3, "{said}");
     }
+    assert_eq!(rows[6][1], "inf", "{said}");
 }

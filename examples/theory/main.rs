@@ -4,20 +4,11 @@
 //! cargo run --release -p zoo-examples --features flex --bin theory -- flex scaling
 //! ```
 
-mod caches;
-mod crossing;
-mod decoding;
-mod encodings;
+mod inference;
+mod log_sum_exp;
 mod masks;
-mod merging;
-mod one_nan;
-mod order;
-mod restraint;
-mod running;
-mod saturation;
+mod positions;
 mod scaling;
-mod training;
-mod visibility;
 
 use std::process::ExitCode;
 
@@ -28,20 +19,20 @@ use zoo_examples::{Outcome, argument};
 type Topic = (&'static str, fn(&Opened) -> Outcome);
 
 const TOPICS: [Topic; 14] = [
-    ("scaling", scaling::run),
-    ("saturation", saturation::run),
-    ("restraint", restraint::run),
-    ("visibility", visibility::run),
-    ("masks", masks::run),
-    ("one-nan", one_nan::run),
-    ("crossing", crossing::run),
-    ("order", order::run),
-    ("encodings", encodings::run),
-    ("decoding", decoding::run),
-    ("caches", caches::run),
-    ("training", training::run),
-    ("merging", merging::run),
-    ("running", running::run),
+    ("scaling", scaling::scaling),
+    ("saturation", scaling::saturation),
+    ("restraint", scaling::restraint),
+    ("visibility", masks::visibility),
+    ("masks", masks::masks),
+    ("one-nan", masks::one_nan),
+    ("crossing", inference::crossing),
+    ("order", positions::order),
+    ("encodings", positions::encodings),
+    ("decoding", inference::decoding),
+    ("caches", inference::caches),
+    ("training", inference::training),
+    ("merging", log_sum_exp::merging),
+    ("running", log_sum_exp::running),
 ];
 
 fn main() -> ExitCode {

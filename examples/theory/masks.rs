@@ -1,11 +1,71 @@
-//! A query that sees nothing gets nothing, and passes nothing back.
+//! What a query may attend to, and what becomes of one that attends to nothing.
 
-use burn::tensor::{Distribution, Tensor};
+use std::error::Error;
+
+use burn::tensor::{Bool, Tensor, activation};
 use zoo_attention::{AttentionOptions, Pattern, flash, standard};
 use zoo_backend::Opened;
-use zoo_examples::Outcome;
+use zoo_examples::{Outcome, difference, normal, query_key_value, shape};
 
-pub(crate) fn run(opened: &Opened) -> Outcome {
+/// Hidden is as if it were not there, and where a query stands among the keys.
+pub(crate) fn visibility(opened: &Opened) -> Outcome {
+    let device = &opened.device;
+    let [query, key, value] = query_key_value([1, 1, 8, 16], device);
+    let hidden = AttentionOptions::new().with_pattern(Pattern::key_lengths([5]));
+    let hidden = flash(query.clone(), key.clone(), value.clone(), &hidden);
+    let [five_keys, five_values] = [&key, &value].map(|rows| rows.clone().slice_dim(2, 0..5));
+    let all = AttentionOptions::new();
+    let fewer = flash(query.clone(), five_keys, five_values, &all);
+    let differ = difference(&hidden, &fewer);
+    println!("8 keys, 3 of them hidden, and 5 keys differ by {differ:.7}");
+
+    let mask = [false, true, false, true, true, false, true, true];
+    let mask = Tensor::<1, Bool>::from_bool(mask, device).reshape([1, 1, 1, 8]);
+    let options = AttentionOptions::new().with_pattern(Pattern::Dense(mask.clone()));
+    let weights = standard(query, key, value, &options).weights;
+    let where_true = weights.mask_fill(mask.bool_not(), 0.0).sum_dim(3).max();
+    let sum = where_true.into_scalar::<f32>();
+    println!("weights where a mask is true sum up to {sum} of 1\n");
+
+    println!("2 queries, 5 keys      the first    the last");
+    for (name, pattern) in [
+        ("causal", Pattern::Causal),
+        ("a window of 1", Pattern::Window { left: 1, right: 1 }),
+        ("local-m, 1", Pattern::Monotonic { window: 1 }),
+    ] {
+        let [first, last] = seen_by(&pattern, opened)?;
+        println!("{name:23}{first}    {last}");
+    }
+
+    println!("\n4,096 places           tiles computed");
+    let (left, right) = (64, 64);
+    for (name, pattern) in [
+        ("full", Pattern::Full),
+        ("causal", Pattern::Causal),
+        ("a window of 64", Pattern::Window { left, right }),
+    ] {
+        let plan = pattern.plan(&shape(4096, 4096), [64, 64]);
+        println!("{name:23}{:.1}%", 100.0 * plan.density());
+    }
+    Ok(())
+}
+
+/// What each of two queries sees of five keys.
+fn seen_by(pattern: &Pattern, opened: &Opened) -> Result<[String; 2], Box<dyn Error>> {
+    let hidden = pattern.hidden("example", &shape(2, 5), &opened.device);
+    let hidden = hidden.ok_or("it hides something")?.into_data();
+    let hidden: Vec<bool> = hidden.iter::<bool>().collect();
+    Ok([0, 1].map(|query| {
+        let keys = hidden[5 * query..][..5].iter();
+        let keys: Vec<&str> = keys
+            .map(|is_hidden| if *is_hidden { "·" } else { "█" })
+            .collect();
+        keys.join(" ")
+    }))
+}
+
+/// A query that sees nothing gets nothing, and passes nothing back.
+pub(crate) fn masks(opened: &Opened) -> Outcome {
     println!("four scores, all hidden by      weights");
     let infinite = softmax([f32::NEG_INFINITY; 4]);
     println!("minus infinity, then softmax    {infinite:?}");
@@ -13,10 +73,7 @@ pub(crate) fn run(opened: &Opened) -> Outcome {
 
     // Two examples of four keys; all of the second are padding.
     let device = &opened.device.clone().autodiff();
-    let [query, key, value] = [(); 3].map(|()| {
-        let normal = Distribution::Normal(0.0, 1.0);
-        Tensor::<4>::random([2, 1, 4, 8], normal, device).require_grad()
-    });
+    let [query, key, value] = query_key_value([2, 1, 4, 8], device).map(Tensor::require_grad);
     let options = AttentionOptions::new().with_pattern(Pattern::key_lengths([3, 0]));
     let held = standard(query.clone(), key.clone(), value.clone(), &options);
     let row = held.weights.inner().slice([1..2, 0..1, 0..1]);
@@ -62,4 +119,35 @@ fn print_line(name: &str, tensor: Tensor<4>) {
         own.abs().max().into_scalar::<f32>()
     });
     println!("{name:24}   {some:<27}   {none}");
+}
+
+/// One row that sees nothing, hidden by minus infinity, and a model is lost in one step.
+pub(crate) fn one_nan(opened: &Opened) -> Outcome {
+    let device = &opened.device.clone().autodiff();
+    // Two examples of four places; the second one's keys are all hidden.
+    let x: Tensor<4> = normal([2, 1, 4, 8], device);
+    let infinite = |query: Tensor<4>| {
+        let hidden = Tensor::<2>::from_floats([[0.0; 4], [f32::NEG_INFINITY; 4]], device);
+        let scores = query.matmul(x.clone().swap_dims(2, 3)) + hidden.reshape([2, 1, 1, 4]);
+        activation::softmax(scores, 3).matmul(x.clone())
+    };
+    let pattern = |query: Tensor<4>| {
+        let options = AttentionOptions::new().with_pattern(Pattern::key_lengths([4, 0]));
+        flash(query, x.clone(), x.clone(), &options)
+    };
+
+    println!("hidden by          of 64 numbers, not numbers after one step");
+    let ways: [(&str, &dyn Fn(Tensor<4>) -> Tensor<4>); 2] =
+        [("minus infinity", &infinite), ("a pattern", &pattern)];
+    for (name, attend) in ways {
+        // What makes queries of places, and learns.
+        let matrix = normal([8, 8], device).require_grad();
+        let query = x.clone().matmul(matrix.clone().unsqueeze());
+        let gradients = attend(query).sum().backward();
+        let gradient = matrix.grad(&gradients).ok_or("it has a gradient")?;
+        let learned = matrix.inner() - gradient.mul_scalar(0.1);
+        let lost = learned.is_nan().int().sum().into_scalar::<i32>();
+        println!("{name:19}{lost}");
+    }
+    Ok(())
 }
