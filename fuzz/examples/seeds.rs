@@ -19,57 +19,19 @@ const NAMES: &str = "pos/1.txt:good\nneg/2.txt:bad\nneg/3.txt.gz:x\n../a.txt:out
 const FLAGS: &str = "model.layers=4\nmodel.encoder_attention={kind=\"linear\"}\n\
     backend.devices=[0]\noptimizer.kind=sgd\nmodel.decoder_attention.window=3\n";
 
-/// What tokenizers of other programs are made of, each in the place of ours.
-const OTHERS: [(&str, &str); 12] = [
-    (
-        "model",
-        r###"{"type":"Unigram","unk_id":1,"vocab":[["<pad>",0.0],["<unk>",0.0],["<s>",0.0],["</s>",0.0],["a",-1.5],["▁lo",-2.0]],"byte_fallback":false}"###,
-    ),
-    (
-        "model",
-        r###"{"type":"WordPiece","unk_token":"<unk>","continuing_subword_prefix":"##","max_input_chars_per_word":9,"vocab":{"<pad>":0,"<unk>":1,"<s>":2,"</s>":3,"a":4,"##b":5}}"###,
-    ),
-    (
-        "model",
-        r###"{"type":"BPE","unk_token":"<unk>","continuing_subword_prefix":"##","end_of_word_suffix":"/w","fuse_unk":true,"vocab":{"<pad>":0,"<unk>":1,"<s>":2,"</s>":3,"a":4,"##b":5,"ab":6},"merges":["a ##b"]}"###,
-    ),
-    (
-        "pre_tokenizer",
-        r###"{"type":"Sequence","pretokenizers":[{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true,"use_regex":true},{"type":"Digits","individual_digits":true},{"type":"Punctuation","behavior":"Isolated"},{"type":"UnicodeScripts"}]}"###,
-    ),
-    (
-        "pre_tokenizer",
-        r###"{"type":"Sequence","pretokenizers":[{"type":"Metaspace","replacement":"▁","prepend_scheme":"first","split":true},{"type":"Split","pattern":{"Regex":"(?=o)"},"behavior":"MergedWithNext","invert":false},{"type":"FixedLength","length":2},{"type":"CharDelimiterSplit","delimiter":"e"}]}"###,
-    ),
-    (
-        "normalizer",
-        r###"{"type":"Sequence","normalizers":[{"type":"Replace","pattern":{"String":"o"},"content":"00"},{"type":"Strip","strip_left":true,"strip_right":true},{"type":"StripAccents"},{"type":"NFKD"},{"type":"Nmt"},{"type":"ByteLevel"},{"type":"Prepend","prepend":"▁"}]}"###,
-    ),
-    (
-        "normalizer",
-        r###"{"type":"Precompiled","precompiled_charsmap":"ALQCAACEAAAAAACAAQAAgMz8AgC4BQAAhyIAgMzkAgC4PQAAeyIAgMzsAgC4BQAAiyIAgMw8AADNvAAAmwkAgJ4JAIA="}"###,
-    ),
-    (
-        "decoder",
-        r###"{"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"▁"},"content":" "},{"type":"ByteFallback"},{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":1}]}"###,
-    ),
-    (
-        "decoder",
-        r###"{"type":"CTC","pad_token":"<pad>","word_delimiter_token":"|","cleanup":true}"###,
-    ),
-    (
-        "decoder",
-        r###"{"type":"WordPiece","prefix":"##","cleanup":true}"###,
-    ),
-    (
-        "post_processor",
-        r###"{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>","type_id":0}},{"Sequence":{"id":"A","type_id":0}}],"pair":[{"Sequence":{"id":"A","type_id":0}},{"Sequence":{"id":"B","type_id":1}}],"special_tokens":{"<s>":{"id":"<s>","ids":[2],"tokens":["<s>"]}}}"###,
-    ),
-    (
-        "added_tokens",
-        r###"[{"id":3,"content":"</s>","single_word":false,"lstrip":true,"rstrip":true,"normalized":false,"special":true},{"id":8,"content":"see","single_word":true,"lstrip":false,"rstrip":false,"normalized":true,"special":false}]"###,
-    ),
-];
+/// What tokenizers of other programs are made of, each in the place of ours: a key and its value.
+const OTHERS: &str = r###"model {"type":"Unigram","unk_id":1,"vocab":[["<pad>",0.0],["<unk>",0.0],["<s>",0.0],["</s>",0.0],["a",-1.5],["▁lo",-2.0]],"byte_fallback":false}
+model {"type":"WordPiece","unk_token":"<unk>","continuing_subword_prefix":"##","max_input_chars_per_word":9,"vocab":{"<pad>":0,"<unk>":1,"<s>":2,"</s>":3,"a":4,"##b":5}}
+model {"type":"BPE","unk_token":"<unk>","continuing_subword_prefix":"##","end_of_word_suffix":"/w","fuse_unk":true,"vocab":{"<pad>":0,"<unk>":1,"<s>":2,"</s>":3,"a":4,"##b":5,"ab":6},"merges":["a ##b"]}
+pre_tokenizer {"type":"Sequence","pretokenizers":[{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true,"use_regex":true},{"type":"Digits","individual_digits":true},{"type":"Punctuation","behavior":"Isolated"},{"type":"UnicodeScripts"}]}
+pre_tokenizer {"type":"Sequence","pretokenizers":[{"type":"Metaspace","replacement":"▁","prepend_scheme":"first","split":true},{"type":"Split","pattern":{"Regex":"(?=o)"},"behavior":"MergedWithNext","invert":false},{"type":"FixedLength","length":2},{"type":"CharDelimiterSplit","delimiter":"e"}]}
+normalizer {"type":"Sequence","normalizers":[{"type":"Replace","pattern":{"String":"o"},"content":"00"},{"type":"Strip","strip_left":true,"strip_right":true},{"type":"StripAccents"},{"type":"NFKD"},{"type":"Nmt"},{"type":"ByteLevel"},{"type":"Prepend","prepend":"▁"}]}
+normalizer {"type":"Precompiled","precompiled_charsmap":"ALQCAACEAAAAAACAAQAAgMz8AgC4BQAAhyIAgMzkAgC4PQAAeyIAgMzsAgC4BQAAiyIAgMw8AADNvAAAmwkAgJ4JAIA="}
+decoder {"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"▁"},"content":" "},{"type":"ByteFallback"},{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":1}]}
+decoder {"type":"CTC","pad_token":"<pad>","word_delimiter_token":"|","cleanup":true}
+decoder {"type":"WordPiece","prefix":"##","cleanup":true}
+post_processor {"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>","type_id":0}},{"Sequence":{"id":"A","type_id":0}}],"pair":[{"Sequence":{"id":"A","type_id":0}},{"Sequence":{"id":"B","type_id":1}}],"special_tokens":{"<s>":{"id":"<s>","ids":[2],"tokens":["<s>"]}}}
+added_tokens [{"id":3,"content":"</s>","single_word":false,"lstrip":true,"rstrip":true,"normalized":false,"special":true},{"id":8,"content":"see","single_word":true,"lstrip":false,"rstrip":false,"normalized":true,"special":false}]"###;
 
 fn main() -> io::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -80,40 +42,25 @@ fn main() -> io::Result<()> {
     };
     for entry in fs::read_dir(root.join("../configs"))? {
         let path = entry?.path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "toml")
-        {
+        if path.extension().is_some_and(|ending| ending == "toml") {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             put("config", &name, &fs::read(&path)?)?;
         }
     }
     for name in TEMPLATES {
-        put(
-            "config",
-            name,
-            template(name).map_err(io::Error::other)?.as_bytes(),
-        )?;
+        let text = template(name).map_err(io::Error::other)?;
+        put("config", name, text.as_bytes())?;
     }
     put("flags", "flags", FLAGS.as_bytes())?;
     for choice in 0..3 {
-        put(
-            "parallel",
-            &format!("table{choice}"),
-            &with(choice, TSV.as_bytes()),
-        )?;
+        let bytes = with(choice, TSV.as_bytes());
+        put("parallel", &format!("table{choice}"), &bytes)?;
     }
     put("parallel", "two", b"\x03long time\nno see\0\xe5\xa5\xbd\nb")?;
     let table = |mark: &str| CSV.replace(',', mark).into_bytes();
-    for (choice, bytes) in [TSV.into(), table(","), table("\t"), table(";"), JSON.into()]
-        .iter()
-        .enumerate()
-    {
-        put(
-            "labelled",
-            &format!("form{choice}"),
-            &with(choice as u8, bytes),
-        )?;
+    let forms = [TSV.into(), table(","), table("\t"), table(";"), JSON.into()];
+    for (choice, bytes) in (0..).zip(&forms) {
+        put("labelled", &format!("form{choice}"), &with(choice, bytes))?;
     }
     put("archive", "names", NAMES.as_bytes())?;
     put("packed", "gz", &with(0, &gz(TSV.as_bytes())?))?;
@@ -135,7 +82,8 @@ fn main() -> io::Result<()> {
             .map_err(io::Error::other)?;
         let json = tokenizer.to_json().map_err(io::Error::other)?;
         put("tokenizer", name, json.as_bytes())?;
-        for (at, (part, other)) in OTHERS.iter().enumerate() {
+        let others = OTHERS.lines().filter_map(|line| line.split_once(' '));
+        for (at, (part, other)) in others.enumerate() {
             let mut changed: serde_json::Value = serde_json::from_str(&json)?;
             changed[part] = serde_json::from_str(other)?;
             let bytes = serde_json::to_vec(&changed)?;

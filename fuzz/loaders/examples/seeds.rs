@@ -18,13 +18,10 @@ fn main() -> io::Result<()> {
         fs::write(folder.join(name), [&[choice], bytes].concat())
     };
     let numbers = |count: u8| (0..count).map(f32::from).collect::<Vec<_>>();
-    let weights = Weights::of_tensors([
-        (
-            "first.weight".to_owned(),
-            TensorData::new(numbers(12), [3, 4]),
-        ),
-        ("first.bias".to_owned(), TensorData::new(numbers(4), [4])),
-    ]);
+    let weight = TensorData::new(numbers(12), [3, 4]);
+    let bias = TensorData::new(numbers(4), [4]);
+    let tensors = [("first.weight", weight), ("first.bias", bias)];
+    let weights = Weights::of_tensors(tensors.map(|(name, data)| (name.to_owned(), data)));
     for (choice, extension) in (0..).zip(["safetensors", "bpk"]) {
         let path =
             std::env::temp_dir().join(format!("zoo-seed-{}.{extension}", std::process::id()));
@@ -39,10 +36,6 @@ fn main() -> io::Result<()> {
     put("weights", "pt", 2, &pytorchs)?;
     put("checkpoint", "optimizer", 1, b"anything")?;
     put("checkpoint", "state", 2, STATE.as_bytes())?;
-    put(
-        "checkpoint",
-        "checksums",
-        3,
-        br#"{"state.json":"00000000"}"#,
-    )
+    let checksums = br#"{"state.json":"00000000"}"#;
+    put("checkpoint", "checksums", 3, checksums)
 }
