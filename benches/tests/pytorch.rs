@@ -45,9 +45,9 @@ fn is_theirs(line: &&CaseLine) -> bool {
     line.id.backend == "pytorch"
 }
 
-fn measured(line: &CaseLine) -> Result<&Measured, Failed> {
+fn measured(line: &CaseLine) -> &Measured {
     let measured = line.report.outcome.measured();
-    measured.ok_or_else(|| format!("{:?}: {:?}", line.id, line.report.outcome).into())
+    measured.unwrap_or_else(|| panic!("{:?}: {:?}", line.id, line.report.outcome))
 }
 
 /// Causal, grouped heads, a mask of its own, a sample of queries: PyTorch
@@ -59,19 +59,12 @@ fn same_problems() -> Result<(), Failed> {
     ));
     let (lines, table) = lines(planned)?;
     let theirs: Vec<&CaseLine> = lines.iter().filter(is_theirs).collect();
-    // Two problems, two passes, two ways.
-    if theirs.len() != 8 {
-        return Err(format!("{} cases instead of 8", theirs.len()).into());
-    }
+    assert_eq!(theirs.len(), 8, "two problems, two passes, two ways");
     for line in theirs {
-        match measured(line)?.error {
-            Some(error) if error < 1e-5 => {}
-            error => return Err(format!("{:?}: an error of {error:?}", line.id).into()),
-        }
+        let error = measured(line).error.expect("it was checked");
+        assert!(error < 1e-5, "{:?}: an error of {error}", line.id);
     }
-    if !table.contains("vs PyTorch") {
-        return Err(table.into());
-    }
+    assert!(table.contains("vs PyTorch"), "{table}");
     Ok(())
 }
 
@@ -79,31 +72,22 @@ fn same_problems() -> Result<(), Failed> {
 /// texts that a forward pass agrees with.
 fn same_models() -> Result<(), Failed> {
     let (lines, _) = lines(tiny_models())?;
-    // Five models, two passes each.
     let count = lines.iter().filter(is_theirs).count();
-    if count != 10 {
-        return Err(format!("{count} cases instead of 10").into());
-    }
+    assert_eq!(count, 10, "five models, two passes each");
     for theirs in lines.iter().filter(is_theirs) {
         let of = |line: &CaseLine| (line.id.problem.clone(), line.id.pass);
         let is_ours = |line: &&CaseLine| !is_theirs(line) && of(line) == of(theirs);
         let ours = lines.iter().find(is_ours).ok_or("ours is not there")?;
+        assert!(theirs.report.parameters.is_some(), "{theirs:?}");
         let came_to = |line: &CaseLine| (line.report.parameters, line.report.work, line.tokens);
-        if came_to(ours) != came_to(theirs) || theirs.report.parameters.is_none() {
-            return Err(format!("{ours:?}\n{theirs:?}").into());
-        }
+        assert_eq!(came_to(ours), came_to(theirs), "{:?}", theirs.id);
         // Word for word, but for the numbers of a loss.
-        let words = |line: &CaseLine| -> Result<String, Failed> {
-            let checked = measured(line)?.checked.clone();
-            let checked = checked.ok_or("nothing was checked")?;
-            Ok(checked
-                .split(|c: char| c == '.' || c.is_ascii_digit())
-                .collect())
+        let words = |line: &CaseLine| -> String {
+            let checked = measured(line).checked.as_deref().expect("it was checked");
+            let is_number = |c: char| c == '.' || c.is_ascii_digit();
+            checked.split(is_number).collect()
         };
-        let (ours, theirs) = (words(ours)?, words(theirs)?);
-        if ours != theirs {
-            return Err(format!("{ours} is not {theirs}").into());
-        }
+        assert_eq!(words(ours), words(theirs));
     }
     Ok(())
 }

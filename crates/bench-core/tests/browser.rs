@@ -70,15 +70,12 @@ fn renders(browser: &Path) -> Result<(), Failed> {
     let dom = String::from_utf8_lossy(&output.stdout).into_owned();
 
     // The browser logs what a page writes to its console with this word.
-    if let Some(complaint) = said.lines().find(|line| line.contains("CONSOLE")) {
-        return Err(complaint.into());
-    }
-    let circles = dom.matches("<circle").count();
+    assert!(!said.contains("CONSOLE"), "{said}");
     // In two plots each: three lines of four lengths and their legend, a model's of two.
     let expected = 2 * (12 + 3 + 2 + 1);
-    let says = |text: &str| dom.contains(text);
-    if circles != expected || !says("linear overtakes standard") || !says("han-small") {
-        return Err(format!("{circles} points of {expected} in: {dom}\n{said}").into());
+    assert_eq!(dom.matches("<circle").count(), expected, "{dom}\n{said}");
+    for text in ["linear overtakes standard", "han-small"] {
+        assert!(dom.contains(text), "{text} in {dom}\n{said}");
     }
     Ok(())
 }

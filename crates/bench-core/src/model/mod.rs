@@ -88,12 +88,6 @@ pub struct ModelName {
     pub size: Option<Size>,
 }
 
-impl From<Model> for ModelName {
-    fn from(model: Model) -> Self {
-        Self { model, size: None }
-    }
-}
-
 impl FromStr for ModelName {
     type Err = UnknownWord;
 

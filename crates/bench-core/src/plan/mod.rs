@@ -7,7 +7,7 @@ mod tests;
 
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
-use clap::builder::PossibleValue;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use zoo_oracle::Problem;
 use zoo_spec::Mechanism;
 
@@ -42,44 +42,22 @@ pub struct Selection {
     pub lengths: Vec<usize>,
 
     /// What is measured of each
-    #[arg(long = "pass", value_name = "PASS", value_enum, default_value_t)]
+    #[arg(long = "pass", value_name = "PASS", value_parser = passes(), default_value = "both")]
     pub passes: Passes,
 
     #[arg(skip)]
     pub extent: Extent,
 }
 
-/// The pass that is measured, or the usual ones.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Passes(Option<Pass>);
+/// The pass that is measured; `None`, or `both` on a command line, is the usual ones.
+type Passes = Option<Pass>;
 
-impl ValueEnum for Passes {
-    fn value_variants<'a>() -> &'a [Self] {
-        const ALL: [Passes; 5] = [
-            Passes(Some(Pass::Forward)),
-            Passes(Some(Pass::Train)),
-            Passes(Some(Pass::Decode)),
-            Passes(Some(Pass::Generate)),
-            Passes(None),
-        ];
-        &ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        let help = "Those of each problem: forward and train, or decode; of each model: train, and \
-                    generate or forward";
-        match self.0 {
-            Some(pass) => pass.to_possible_value(),
-            None => Some(PossibleValue::new("both").help(help)),
-        }
-    }
-}
-
-impl Passes {
-    /// The pass that is asked for, or those that are usual.
-    fn or(self, usual: &[Pass]) -> Vec<Pass> {
-        self.0.map_or_else(|| usual.to_vec(), |pass| vec![pass])
-    }
+fn passes() -> impl TypedValueParser<Value = Passes> {
+    let help = "Those of each problem: forward and train, or decode; of each model: train, and \
+                generate or forward";
+    let passes = Pass::ALL.iter().filter_map(ValueEnum::to_possible_value);
+    let words = passes.chain([PossibleValue::new("both").help(help)]);
+    PossibleValuesParser::new(words).map(|word| word.parse().ok())
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -128,7 +106,7 @@ impl Selection {
             !plan.cases.is_empty(),
             "{what} no {} case\n  do: choose another --suite, --pass or --mechanism; --list shows \
              what there is\n  {}",
-            self.passes.0.map_or("such", Pass::word),
+            self.passes.map_or("such", Pass::word),
             skipped_lines(&plan.skipped).join("\n  ")
         );
         Ok(plan)
@@ -139,7 +117,7 @@ impl Selection {
         let mut plan = Plan::default();
         for problem in self.sized_problems()? {
             let usual = passes_of(&problem);
-            for pass in self.passes.or(usual) {
+            for pass in self.passes_or(usual) {
                 // Only what comes after others is decoded, and nobody trains on it, unless
                 // it was asked for by name.
                 let is_asked_for = pass != Pass::Decode && !self.problems.is_empty();
@@ -159,11 +137,17 @@ impl Selection {
         Ok(plan)
     }
 
+    /// The pass that is asked for, or those that are usual.
+    fn passes_or(&self, usual: &[Pass]) -> Vec<Pass> {
+        self.passes
+            .map_or_else(|| usual.to_vec(), |pass| vec![pass])
+    }
+
     fn add_models(&self, plan: &mut Plan) -> Result<()> {
         for setup in self.sized_models()? {
             let usual = [setup.model.usual_attention()];
             for &attention in some_or(&self.mechanisms, &usual) {
-                for pass in self.passes.or(setup.model.usual_passes()) {
+                for pass in self.passes_or(setup.model.usual_passes()) {
                     let case = Case::model(setup.clone(), attention, pass);
                     let reason = case.refusal();
                     plan.add(case, reason);
@@ -174,16 +158,14 @@ impl Selection {
     }
 
     fn sized_models(&self) -> Result<Vec<Setup>> {
-        let of_suite: Vec<ModelName> = match self.problems.is_empty() {
-            true => self
-                .suite
-                .models()
-                .iter()
-                .copied()
-                .map(ModelName::from)
-                .collect(),
-            false => vec![],
+        let of_suite = match self.problems.is_empty() {
+            true => self.suite.models(),
+            false => &[],
         };
+        let of_suite = of_suite
+            .iter()
+            .map(|&model| ModelName { model, size: None });
+        let of_suite: Vec<ModelName> = of_suite.collect();
         let mut sized = Vec::new();
         for name in some_or(&self.models, &of_suite) {
             let setup = Setup::new(name.model, name.size.unwrap_or(self.extent.size()));

@@ -4,12 +4,11 @@ use super::*;
 
 /// The choice of some flags, of which `--full` is none of [`Selection`]'s own.
 fn selected(flags: &str) -> Selection {
-    let (full, flags) = match flags.strip_prefix("--full") {
-        Some(flags) => (true, flags),
-        None => (false, flags),
+    let (extent, flags) = match flags.strip_prefix("--full") {
+        Some(flags) => (Extent::Full, flags),
+        None => (Extent::Quick, flags),
     };
     let selection = Selection::parse(flags).unwrap_or_else(|error| panic!("{error}"));
-    let extent = if full { Extent::Full } else { Extent::Quick };
     Selection {
         extent,
         ..selection
@@ -77,7 +76,7 @@ fn nothing_is_left_out_in_silence() {
         let selection = selected(flags);
         let plan = selection.plan().expect("cases");
         let problems = selection.sized_problems().expect("they are there");
-        let passes = |problem| selection.passes.or(passes_of(problem)).len();
+        let passes = |problem| selection.passes_or(passes_of(problem)).len();
         let of_attention: usize = problems.iter().map(passes).sum();
         let run = plan.cases.iter().map(Case::name);
         let skipped = plan.skipped.iter().map(|case| case.problem.clone());
