@@ -14,7 +14,7 @@ use zoo_conformance::{Errors, Tensors, judge_context, judge_forward, judge_gradi
 use zoo_oracle::{Mask, Mismatch, Problem};
 use zoo_spec::Mechanism;
 
-use crate::measure::Setting;
+use crate::Setting;
 use crate::timing::{peak_of, samples, wait_for};
 
 /// Measures the matmul of two square matrices. It is only a yardstick: nothing is checked.

@@ -4,20 +4,23 @@
 //! takes is its own and nothing it does ends the others.
 
 mod attention;
-mod measure;
 mod model;
 mod timing;
 
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use burn::tensor::Device;
 use clap::Parser;
-use zoo_backend::{BackendWord, Dtype};
-use zoo_bench_core::case::{Case, Pass, length, problem};
+use zoo_backend::{BackendWord, Dtype, Opened};
+use zoo_bench_core::case::{Case, Pass, Task, length, problem};
 use zoo_bench_core::fault::Fault;
 use zoo_bench_core::model::{ModelName, Setup, Size};
 use zoo_bench_core::plan::Sampling;
 use zoo_spec::{Mechanism, printable_text};
+
+use self::attention::{measure_attention, measure_matmul};
+use self::model::measure_model;
 
 #[derive(Parser)]
 #[command(about = "Measures one case on one device; cargo xtask bench runs many")]
@@ -71,9 +74,58 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<()> {
     let case = arguments.case()?;
     let opened = zoo_backend::open(arguments.backend, arguments.dtype)?;
-    let report = measure::measure(&case, &opened, arguments.sampling, arguments.fault)?;
+    match arguments.fault {
+        Some(Fault::Hang) => loop {
+            std::thread::park();
+        },
+        Some(Fault::Exhaust) => exhaust(),
+        Some(Fault::Crash) => panic!("made to crash"),
+        Some(Fault::Wrong | Fault::Inexact) | None => {}
+    }
+    zoo_backend::settle_allocator();
+    let setting = Setting {
+        pass: case.pass,
+        opened: &opened,
+        sampling: arguments.sampling,
+        fault: arguments.fault,
+    };
+    let mut report = match &case.task {
+        Task::Matmul { side } => measure_matmul(*side, setting)?,
+        Task::Attention { mechanism, problem } => measure_attention(*mechanism, problem, setting)?,
+        Task::Model { setup, attention } => measure_model(setup, *attention, setting)?,
+    };
+    report.device = Some(opened.to_string());
     println!("{}", serde_json::to_string(&report)?);
     Ok(())
+}
+
+/// How far a case goes, on what device, and how it is sampled.
+#[derive(Clone, Copy)]
+struct Setting<'a> {
+    pass: Pass,
+    opened: &'a Opened,
+    sampling: Sampling,
+    fault: Option<Fault>,
+}
+
+impl Setting<'_> {
+    /// The device, which records gradients in training.
+    fn device(&self) -> Device {
+        let device = self.opened.device.clone();
+        match self.pass {
+            Pass::Train => device.autodiff(),
+            Pass::Forward | Pass::Decode | Pass::Generate => device,
+        }
+    }
+}
+
+/// Takes memory, page by page, until somebody puts an end to it.
+fn exhaust() -> ! {
+    let mut taken = Vec::new();
+    loop {
+        taken.push(vec![1u8; 1 << 26]);
+        std::hint::black_box(&taken);
+    }
 }
 
 impl Arguments {

@@ -15,7 +15,7 @@ use zoo_models::{Classifier, Gpt, Han, Seq2Seq, Tokens, Transformer, token_loss}
 use zoo_spec::Mechanism;
 
 use self::kinds::Kind;
-use crate::measure::Setting;
+use crate::Setting;
 use crate::timing::{peak_of, samples, wait_for};
 
 /// The batch that a model is measured on.

@@ -13,20 +13,13 @@ pub enum Axis {
 }
 
 impl Axis {
-    fn title(self) -> &'static str {
-        match self {
-            Self::Time => "time of one pass",
-            Self::Memory => "peak memory",
-        }
-    }
-
     fn drawn(self) -> plot::Axis {
-        let (ticks, label): (_, fn(f64) -> String) = match self {
-            Self::Time => (Ticks::Decimal, |seconds| short(time(seconds))),
-            Self::Memory => (Ticks::Binary, |size| short(bytes(size))),
+        let (title, ticks, label): (_, _, fn(f64) -> String) = match self {
+            Self::Time => ("time of one pass", Ticks::Decimal, |s| short(time(s))),
+            Self::Memory => ("peak memory", Ticks::Binary, |size| short(bytes(size))),
         };
         plot::Axis {
-            title: self.title().to_owned(),
+            title: title.to_owned(),
             scale: Scale::Log,
             ticks,
             label,
@@ -59,8 +52,9 @@ pub fn svg(title: &str, axis: Axis, lines: &[Line]) -> String {
         })
         .collect();
     let lengths = lines.iter().flat_map(above_zero).map(|point| point.0);
+    let y = axis.drawn();
     Plot {
-        title: format!("{title}: {}", axis.title()),
+        title: format!("{title}: {}", y.title),
         x: plot::Axis {
             title: "n".to_owned(),
             scale: Scale::Log,
@@ -69,7 +63,7 @@ pub fn svg(title: &str, axis: Axis, lines: &[Line]) -> String {
             air: 0.03,
             with: None,
         },
-        y: axis.drawn(),
+        y,
         lines,
         nothing: "nothing was measured",
     }

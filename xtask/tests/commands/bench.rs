@@ -14,10 +14,10 @@ fn a_case_that_is_not_run_is_named_everywhere_with_the_reason() {
     let named = "skipped: bigbird in decode-step at n = 1,024 and 8,192, decode: its global blocks \
                  at the end depend on the final length";
     for format in ["table", "markdown", "json"] {
-        let mut arguments = vec!["bench", "--suite", "decode", "--mechanism", "flash,bigbird"];
-        arguments.extend(["--rounds", "1", "--format", format]);
-        arguments.extend(["--program", &program, "--out", format]);
-        let said = folder.says(&arguments);
+        let choice = "--suite decode --mechanism flash,bigbird --rounds 1";
+        let said = folder.says(&format!(
+            "bench {choice} --format {format} --program {program} --out {format}"
+        ));
         said.is(1, named);
         if format == "json" {
             let answer: Vec<serde_json::Value> =
@@ -34,7 +34,7 @@ fn a_case_that_is_not_run_is_named_everywhere_with_the_reason() {
         let page = std::fs::read_to_string(page).expect("it was written");
         assert!(page.contains(named), "{page}");
         // A report of the same results names them again.
-        folder.says(&["bench", "report", format]).is(0, named);
+        folder.says(&format!("bench report {format}")).is(0, named);
     }
 }
 
@@ -56,13 +56,12 @@ fn compare_tells_change_from_noise_and_fails_only_when_asked() {
     folder.run("before", &[10.0, 10.1, 9.9]);
     folder.run("again", &[10.2, 10.1, 10.0]);
     folder.run("slower", &[15.0, 15.1, 14.9]);
-    let strict = "--fail-on-regression";
-    for (after, flags, code, says) in [
-        ("again", &[strict][..], 0, ["no change", "1.01"]),
-        ("slower", &[], 0, ["SLOWER", "1.50"]),
-        ("slower", &[strict], 1, ["SLOWER", "1.50"]),
+    for (after, code, says) in [
+        ("again --fail-on-regression", 0, ["no change", "1.01"]),
+        ("slower", 0, ["SLOWER", "1.50"]),
+        ("slower --fail-on-regression", 1, ["SLOWER", "1.50"]),
     ] {
-        let said = folder.says(&[&["bench", "compare", "before", after], flags].concat());
+        let said = folder.says(&format!("bench compare before {after}"));
         for word in says {
             said.is(code, word);
         }
@@ -76,7 +75,7 @@ fn a_run_is_shown_again_and_has_its_report_then() {
     folder.run("run", &[10.0, 10.1, 9.9]);
     let page = folder.path().join("run/report.html");
     assert!(!page.exists());
-    let said = folder.says(&["bench", "report", "run", "--format", "markdown"]);
+    let said = folder.says("bench report run --format markdown");
     said.is(0, "10.0 ms");
     assert!(page.is_file());
 }
@@ -87,8 +86,8 @@ fn results_are_never_overwritten() {
     folder.run("run", &[1.0]);
     let results = || std::fs::read(folder.path().join("run").join(FILE)).expect("it is there");
     let before = results();
-    let arguments = ["bench", "--out", "run", "--program", "/nowhere/zoo-bench"];
-    folder.says(&arguments).is(1, "holds results already");
+    let said = folder.says("bench --out run --program /nowhere/zoo-bench");
+    said.is(1, "holds results already");
     assert_eq!(before, results());
 }
 
@@ -102,16 +101,8 @@ fn a_measuring_process_does_not_outlive_the_bench() {
     let folder = Folder::new();
     let told = folder.at("pid");
     let program = folder.script("zoo-bench", &format!("echo $$ > {told}\nexec sleep 600"));
-    let arguments = [
-        "bench",
-        "--mechanism",
-        "flash",
-        "--out",
-        "out",
-        "--program",
-        &program,
-    ];
-    let mut bench = folder.xtask(&arguments).spawn().expect("it starts");
+    let command = format!("bench --mechanism flash --out out --program {program}");
+    let mut bench = folder.xtask(&command).spawn().expect("it starts");
     let wait = |what: &str, is_so: &dyn Fn() -> bool| {
         let begun = Instant::now();
         while !is_so() {

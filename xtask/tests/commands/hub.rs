@@ -15,14 +15,10 @@ pub(crate) fn scripts() -> PathBuf {
 }
 
 impl Folder {
-    fn hub(&self, arguments: &[&str]) -> Said {
-        self.says(&[&["hub"], arguments].concat())
-    }
-
     /// The config that the printed section makes with a model. Its files are in this folder.
-    fn config(&self, arguments: &[&str], model: &str) -> Data {
+    fn config(&self, arguments: &str, model: &str) -> Data {
         let to = self.at("data");
-        let said = self.hub(&[&["reviews", "--to", &to], arguments].concat());
+        let said = self.says(&format!("hub reviews --to {to} {arguments}"));
         said.is(0, "[data]");
         let text = format!("{}\n[model]\nkind = \"{model}\"\n", said.stdout);
         let config = Config::parse("a.toml", &text, &[]);
@@ -42,11 +38,8 @@ fn the_tests_in_python_pass() {
 #[test]
 fn texts_and_classes_are_read_by_training() {
     let folder = Folder::new();
-    let flags = ["--text", "text", "--label", "label"];
-    let data = folder.config(
-        &[&flags[..], &["--split", "test=test.hard"]].concat(),
-        "classifier",
-    );
+    let flags = "--text text --label label --split test=test.hard";
+    let data = folder.config(flags, "classifier");
     let Data::Labelled(data) = data else {
         panic!("{data:?}")
     };
@@ -71,11 +64,8 @@ fn texts_and_classes_are_read_by_training() {
 #[test]
 fn translations_are_read_by_training() {
     let folder = Folder::new();
-    let fields = ["--source", "translation_zh", "--target", "translation_en"];
-    let data = folder.config(
-        &[&fields[..], &["--split", "valid="]].concat(),
-        "transformer",
-    );
+    let flags = "--source translation_zh --target translation_en --split valid=";
+    let data = folder.config(flags, "transformer");
     let Data::Parallel(data) = data else {
         panic!("{data:?}")
     };
@@ -94,7 +84,7 @@ fn translations_are_read_by_training() {
 #[test]
 fn running_text_is_read_by_training() {
     let folder = Folder::new();
-    let data = folder.config(&["--text", "text"], "gpt");
+    let data = folder.config("--text text", "gpt");
     let Data::Plain(data) = data else {
         panic!("{data:?}")
     };
@@ -105,13 +95,12 @@ fn running_text_is_read_by_training() {
 #[test]
 fn what_was_written_stays_unless_it_may_be_replaced() {
     let folder = Folder::new();
-    let arguments = ["reviews", "--subset", "s", "--to", "data"];
+    let command = "hub reviews --subset s --to data";
     let section = "[data]\nkind = \"labelled\"\ntrain = \"data/train.jsonl\"\n\
                    valid = \"data/valid.jsonl\"\n\
                    label_field = \"label\"\ntext_field = \"text\"\n";
-    assert_eq!(folder.hub(&arguments).stdout, section);
+    assert_eq!(folder.says(command).stdout, section);
     let there = "data/train.jsonl is there already";
-    folder.hub(&arguments).is(1, there);
-    let overwriting = [&arguments[..], &["--overwrite"]].concat();
-    folder.hub(&overwriting).is(0, "");
+    folder.says(command).is(1, there);
+    folder.says(&format!("{command} --overwrite")).is(0, "");
 }

@@ -74,10 +74,10 @@ impl Folder {
     }
 
     /// A command in this folder, on a machine that has no cargo and an empty cache.
-    fn xtask(&self, arguments: &[&str]) -> Command {
+    fn xtask(&self, arguments: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
         command
-            .args(arguments)
+            .args(arguments.split_whitespace())
             .current_dir(self.path())
             .env("CARGO", self.path().join("no-cargo"))
             .env("CARGO_TARGET_DIR", self.path().join("target"))
@@ -91,7 +91,7 @@ impl Folder {
     }
 
     /// What a command says in this folder.
-    fn says(&self, arguments: &[&str]) -> Said {
+    fn says(&self, arguments: &str) -> Said {
         Said::of(&mut self.xtask(arguments))
     }
 }

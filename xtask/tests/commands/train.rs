@@ -10,7 +10,7 @@ pub(crate) const REVERSE: &str = "[data]\nkind = \"reverse\"\n\n[model]\nkind = 
 impl Folder {
     /// One that "builds" a program which tells what it was given and ends with 7.
     #[cfg(unix)]
-    fn xtask_that_builds(&self, program: &str, arguments: &[&str]) -> Command {
+    fn xtask_that_builds(&self, program: &str, arguments: &str) -> Command {
         let lines = "echo \"$(basename $0): $*\"\necho \"in $PWD\"\necho $$ > pid\ncat\nexit 7";
         let message = serde_json::json!({
             "reason": "compiler-artifact",
@@ -31,8 +31,7 @@ fn the_whole_config_is_printed_and_reads_back() {
     let folder = Folder::new();
     folder.file("a.toml", REVERSE);
     let print = |arguments: &str| {
-        let arguments = format!("train {arguments} --print-config");
-        let said = folder.says(&arguments.split(' ').collect::<Vec<_>>());
+        let said = folder.says(&format!("train {arguments} --print-config"));
         said.is(0, "");
         said.stdout
     };
@@ -82,8 +81,7 @@ fn zoo_is_built_for_the_backend_and_speaks_for_itself() {
         ("zoo -- new gpt --help", "flex", "new gpt --help"),
         ("zoo --backend ndarray -- inspect a", "ndarray", "inspect a"),
     ] {
-        let arguments: Vec<&str> = arguments.split(' ').collect();
-        let said = Said::of(&mut folder.xtask_that_builds("zoo", &arguments));
+        let said = Said::of(&mut folder.xtask_that_builds("zoo", arguments));
         let starts = "cargo: build --release --features zoo-conf";
         assert!(said.stderr.starts_with(starts), "{}", said.stderr);
         let features = format!("zoo-bench/{feature},zoo-examples/{feature},zoo-train/{feature} ");
@@ -109,7 +107,8 @@ fn zoo_reads_what_is_typed() {
 
     let folder = Folder::new();
     let mut child = folder
-        .xtask_that_builds("zoo", &["zoo", "--", "translate", "a b"])
+        .xtask_that_builds("zoo", "zoo -- translate")
+        .arg("a b")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
