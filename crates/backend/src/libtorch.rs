@@ -30,17 +30,19 @@ pub(crate) fn reach(word: BackendWord) -> Result<Reached, BackendError> {
     }
     if !tch::Cuda::is_available() {
         let (reason, remedy) = why_no_cuda();
-        return Err(BackendError::NoCuda {
-            word,
-            libtorch: loaded(),
-            reason,
-            remedy,
-        });
+        return Err(BackendError(format!(
+            "\"{word}\": {} has no CUDA device: {reason}\n  do: {remedy}, or write \"tch-cpu\"",
+            loaded()
+        )));
     }
     let count = usize::try_from(tch::Cuda::device_count()).unwrap_or(0);
     let index = word.index.unwrap_or(0);
     if index >= count {
-        return Err(BackendError::NoSuchCuda { word, count });
+        return Err(BackendError(format!(
+            "\"{word}\": LibTorch sees {count} CUDA device(s), counted from 0\n  \
+             do: write tch-cuda:{}",
+            count - 1
+        )));
     }
     Ok(Reached {
         word: BackendWord {
@@ -79,25 +81,24 @@ fn folder() -> Option<PathBuf> {
 }
 
 /// Why a LibTorch without CUDA devices has none, and what would help.
-fn why_no_cuda() -> (String, String) {
+fn why_no_cuda() -> (&'static str, &'static str) {
     if !tch::utils::has_cuda() && !folder().is_some_and(|f| f.join("lib/libtorch_cuda.so").exists())
     {
         return (
-            "it was built for the CPU only".to_owned(),
-            "set LIBTORCH to one built with CUDA (pip install torch brings it)".to_owned(),
+            "it was built for the CPU only",
+            "set LIBTORCH to one built with CUDA (pip install torch brings it)",
         );
     }
     if !Path::new("/proc/driver/nvidia/version").exists() {
         return (
-            "it was built with CUDA, but no NVIDIA driver is loaded on this machine".to_owned(),
-            "install the driver of your NVIDIA GPU".to_owned(),
+            "it was built with CUDA, but no NVIDIA driver is loaded on this machine",
+            "install the driver of your NVIDIA GPU",
         );
     }
     (
-        "it was built with CUDA and a driver is loaded, but no device answers".to_owned(),
+        "it was built with CUDA and a driver is loaded, but no device answers",
         "look at nvidia-smi and at CUDA_VISIBLE_DEVICES; the driver may be older than this \
-         LibTorch's CUDA"
-            .to_owned(),
+         LibTorch's CUDA",
     )
 }
 

@@ -6,8 +6,9 @@ use std::sync::{Mutex, PoisonError};
 use burn::tensor::{Device, FloatDType, Tensor};
 use zoo_spec::{Backend, BackendWord, Dtype};
 
+use crate::cpu;
+use crate::error::{BackendError, list};
 use crate::guard::guarded;
-use crate::{BackendError, cpu};
 
 /// A device that is ready, and what to tell people about it.
 #[derive(Debug, Clone)]
@@ -42,14 +43,13 @@ impl Opened {
             let product = ones.clone().matmul(ones.transpose());
             product.sum().into_scalar::<f32>()
         });
-        let word = self.word;
         // 3 x 3 dot products of five ones.
         let reason = match product {
             Ok(45.0) => return Ok(()),
             Ok(other) => format!("3x3 sums of five ones came to {other}, not 45"),
             Err(reason) => reason,
         };
-        Err(BackendError::Start { word, reason })
+        Err(BackendError::start(self.word, reason))
     }
 }
 
@@ -81,7 +81,7 @@ pub fn open(word: BackendWord, dtype: Dtype) -> Result<Opened, BackendError> {
         Some(at) => at,
         None => {
             let reached = guarded(|| reach(word))
-                .unwrap_or_else(|reason| Err(BackendError::Start { word, reason }))?;
+                .unwrap_or_else(|reason| Err(BackendError::start(word, reason)))?;
             // `tch` turns into one of two words, which may be open already.
             known(&open, reached.word).unwrap_or_else(|| {
                 open.push((reached, None));
@@ -94,13 +94,15 @@ pub fn open(word: BackendWord, dtype: Dtype) -> Result<Opened, BackendError> {
     match opened {
         Some(opened) if opened.dtype == dtype => return Ok(opened.clone()),
         Some(Opened { dtype: first, .. }) => {
-            let first = *first;
-            return Err(BackendError::DtypeSettled { word, first, dtype });
+            return Err(BackendError(format!(
+                "\"{word}\" is already open in {first} in this process and cannot change to \
+                 {dtype}\n  do: open it once, or use one process per dtype"
+            )));
         }
         None => {}
     }
     let settled = guarded(|| settle(reached.clone(), dtype))
-        .unwrap_or_else(|reason| Err(BackendError::Start { word, reason }))?;
+        .unwrap_or_else(|reason| Err(BackendError::start(word, reason)))?;
     Ok(opened.insert(settled).clone())
 }
 
@@ -116,11 +118,13 @@ pub(crate) struct Reached {
 
 fn reach(word: BackendWord) -> Result<Reached, BackendError> {
     if !compiled().contains(&word.backend.feature()) {
-        return Err(BackendError::NotCompiled {
-            backend: word.backend,
-            compiled: compiled(),
-            command: rebuild(word.backend.feature()),
-        });
+        return Err(BackendError(format!(
+            "backend \"{}\" is not compiled into this program (it has: {})\n  \
+             compile it in: {}",
+            word.backend,
+            list(&compiled()),
+            rebuild(word.backend.feature())
+        )));
     }
     #[allow(deprecated)] // Burn 0.22 is the last to carry ndarray and LibTorch; we carry both.
     match word.backend {
@@ -181,19 +185,14 @@ fn settle(reached: Reached, dtype: Dtype) -> Result<Opened, BackendError> {
         .filter(|&dtype| device.supports_dtype(float(dtype)))
         .collect();
     if !dtypes.contains(&dtype) {
-        return Err(BackendError::Dtype {
-            word,
-            device: name,
-            dtype,
-            supported: dtypes,
-        });
+        let supported = list(&dtypes);
+        return Err(BackendError(format!(
+            "{name} (\"{word}\") cannot compute in {dtype}\n  it computes in: {supported}"
+        )));
     }
     device
         .configure(float(dtype))
-        .map_err(|error| BackendError::Start {
-            word,
-            reason: error.to_string(),
-        })?;
+        .map_err(|error| BackendError::start(word, error))?;
     Ok(Opened {
         word,
         device,

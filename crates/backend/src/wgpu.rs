@@ -5,8 +5,9 @@ use burn::tensor::{Device, DeviceKind, read_sync};
 use wgpu::{AdapterInfo, DeviceType};
 use zoo_spec::{Backend, BackendWord};
 
+use crate::cpu;
+use crate::error::{BackendError, list};
 use crate::open::Reached;
-use crate::{BackendError, cpu};
 
 pub(crate) fn reach(word: BackendWord) -> Result<Reached, BackendError> {
     let (api, apis) = match word.backend {
@@ -24,34 +25,45 @@ pub(crate) fn reach(word: BackendWord) -> Result<Reached, BackendError> {
     };
     let adapters = adapters(&apis);
     if adapters.is_empty() {
-        return Err(BackendError::NoAdapter { word });
+        return Err(BackendError(format!(
+            "\"{word}\": no Vulkan, Metal, DirectX or OpenGL adapter was found on this machine\n  \
+             with a GPU: install its driver (NVIDIA: nvidia-driver; AMD and Intel: \
+             mesa-vulkan-drivers)\n  without one: a software driver is enough for \"wgpu\": \
+             apt-get install mesa-vulkan-drivers"
+        )));
     }
     let kind = match word.index {
         None => DeviceKind::DefaultDevice,
-        Some(index) => gpu(&adapters, index).ok_or_else(|| BackendError::NoSuchGpu {
-            word,
-            gpus: adapters.iter().filter(|adapter| is_gpu(adapter)).count(),
-            found: adapters.iter().map(describe).collect(),
+        Some(index) => gpu(&adapters, index).ok_or_else(|| {
+            let gpus = adapters.iter().filter(|adapter| is_gpu(adapter)).count();
+            let found: Vec<String> = adapters.iter().map(describe).collect();
+            BackendError(format!(
+                "\"{word}\" asks for a GPU, and this machine has {gpus} of them\n  found: {}\n  \
+                 do: name one of the GPUs (counted from 0), install the driver of the one that is \
+                 missing (NVIDIA: nvidia-driver; AMD and Intel: mesa-vulkan-drivers), or write \
+                 \"wgpu\" to take the software adapter",
+                list(&found)
+            ))
         })?,
     };
     // With the feature `vulkan` shaders become SPIR-V whatever the word was.
     // Asked before the device is opened: opening is what crashes.
     let software_only = adapters.iter().all(|a| a.device_type == DeviceType::Cpu);
     if cfg!(feature = "vulkan") && software_only {
-        return Err(BackendError::SpirvOnSoftware {
-            word,
-            adapter: describe(&adapters[0]),
-        });
+        return Err(BackendError(format!(
+            "\"{word}\" would run on {}, a software adapter, and this program is built with the \
+             feature `vulkan`, whose SPIR-V shaders crash software drivers\n  \
+             do: build with the feature `wgpu` alone (cargo xtask does so for --backend wgpu), \
+             or use a machine with a GPU",
+            describe(&adapters[0])
+        )));
     }
 
     let (device, setup) = Device::wgpu_options()
         .device_kind(kind)
         .graphics_api(api)
         .init_with_setup()
-        .map_err(|error| BackendError::Start {
-            word,
-            reason: error.to_string(),
-        })?;
+        .map_err(|error| BackendError::start(word, error))?;
     let adapter = setup.adapter.get_info();
     let software = adapter.device_type == DeviceType::Cpu;
     Ok(Reached {

@@ -157,32 +157,4 @@ mod tests {
         assert_eq!(transformer.tokens(Pass::Train), 8 * (32 + 32));
         assert_eq!(transformer.tokens(Pass::Generate), 8 * 32);
     }
-
-    #[test]
-    fn a_model_says_which_attention_it_cannot_have() {
-        let (flash, lsh, retention) = (Mechanism::Flash, Mechanism::Lsh, Mechanism::Retention);
-        for (model, attention, pass, says) in [
-            (Model::Gpt, flash, Pass::Generate, ""),
-            (Model::Gpt, lsh, Pass::Train, ""),
-            (Model::Gpt, lsh, Pass::Generate, "hashes and sorts"),
-            (Model::Han, flash, Pass::Train, "is additive"),
-            (Model::Seq2Seq, flash, Pass::Train, "dot or multiplicative"),
-            (Model::Gpt, retention, Pass::Generate, ""),
-            (Model::Classifier, retention, Pass::Train, "it is causal"),
-            (Model::Classifier, flash, Pass::Generate, "nothing"),
-        ] {
-            let refused = Setup::new(model, Size::Small).refuses(attention, pass);
-            let refused = refused.unwrap_or_default();
-            assert!(refused.contains(says), "{model} {attention}: {refused}");
-            assert_eq!(refused.is_empty(), says.is_empty(), "{model}: {refused}");
-        }
-    }
-
-    #[test]
-    fn a_document_is_as_long_as_its_sentences() {
-        let han = Setup::new(Model::Han, Size::Small);
-        assert_eq!(han.clone().at_length(64).expect("whole sentences").n, 64);
-        assert!(han.at_length(65).is_err());
-        assert!(Setup::new(Model::Gpt, Size::Small).at_length(1).is_err());
-    }
 }
