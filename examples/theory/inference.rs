@@ -10,6 +10,8 @@ use zoo_backend::Opened;
 use zoo_examples::{Outcome, difference, normal};
 use zoo_models::{ModelError, TransformerConfig};
 
+use crate::assert_same;
+
 /// Attention from one sequence to another: as many results as queries, and a memory that is
 /// read once.
 pub(crate) fn crossing(opened: &Opened) -> Outcome {
@@ -28,21 +30,29 @@ pub(crate) fn crossing(opened: &Opened) -> Outcome {
             layer.recall(place, &memory, Pattern::Full)
         });
         let steps = Tensor::cat(steps.collect(), 1);
-        let shape = format!("{:?}", results.dims());
-        println!("{places:<13}{shape:<15}{:.7}", difference(&steps, &results));
+        let (shape, differ) = (results.dims(), difference(&steps, &results));
+        println!("{places:<13}{:<15}{differ:.7}", format!("{shape:?}"));
+        assert_eq!(shape, [1, 24, 32]);
+        assert_same(true, differ);
     }
 
     println!("\nbetween an encoder and a decoder");
+    let mut refusing = vec![];
     for mechanism in Mechanism::ALL {
         let config = TransformerConfig::base(100, 100);
         let config = config.with_cross_attention(mechanism.into());
         let answer = match config.check() {
             Ok(()) => "can".to_owned(),
-            Err(ModelError::Mechanism { reason, .. }) => format!("cannot: {reason}"),
+            Err(ModelError::Mechanism { reason, .. }) => {
+                refusing.push(mechanism.word());
+                format!("cannot: {reason}")
+            }
             Err(other) => return Err(other.into()),
         };
         println!("{:18}{answer}", mechanism.word());
     }
+    let expected = "sliding-window block strided fixed longformer bigbird lsh retention";
+    assert_eq!(refusing.join(" "), expected);
     Ok(())
 }
 
@@ -88,6 +98,8 @@ pub(crate) fn decoding(opened: &Opened) -> Outcome {
             difference(&a, &b)
         });
         println!("{word:<16}  {steps:<19.7}  {causal:<11.7}  {full:.7}");
+        // Products are summed in another order.
+        assert!(steps < 1e-4 && causal < 1e-4 && full > 1e-3);
     }
     Ok(())
 }
@@ -96,15 +108,26 @@ pub(crate) fn decoding(opened: &Opened) -> Outcome {
 pub(crate) fn caches(opened: &Opened) -> Outcome {
     println!("                                 numbers kept of");
     println!("mechanism                        32 places   64 places   128 places");
+    let mut refusing = vec![];
     for mechanism in Mechanism::ALL {
         for (name, config) in sizes(mechanism) {
-            print!("{name:30}");
             match DecodeCache::new(config, 128) {
-                Ok(cache) => println!("{}", kept(cache, opened)),
-                Err(error) => println!("   {error}"),
+                Ok(cache) => {
+                    let [first, second, third] = kept(cache, opened);
+                    println!("{name:30}{first:>12}{second:>12}{third:>13}");
+                    check_kept(mechanism, [first, second, third]);
+                }
+                Err(error) => {
+                    println!("{name:30}   {error}");
+                    assert!(error.to_string().contains("cannot decode"));
+                    refusing.push(name);
+                }
             }
         }
     }
+    refusing.sort();
+    let expected = "bigbird/fixed, block sqrt(n)/local-p/lsh/strided, stride sqrt(n)";
+    assert_eq!(refusing.join("/"), expected);
     Ok(())
 }
 
@@ -127,14 +150,32 @@ fn sizes(mechanism: Mechanism) -> Vec<(String, MechanismConfig)> {
 }
 
 /// The numbers a cache has after more and more places.
-fn kept(mut cache: DecodeCache, opened: &Opened) -> String {
+fn kept(mut cache: DecodeCache, opened: &Opened) -> [usize; 3] {
     let kv_heads = cache.mechanism().kv_heads(4).unwrap_or(4);
-    let counts = [32, 32, 64].map(|more| {
+    [32, 32, 64].map(|more| {
         let [key, value] = [(); 2].map(|()| normal([1, kv_heads, more, 8], &opened.device));
         cache.extend(key, value, &AttentionOptions::new());
         cache.numbers()
-    });
-    format!("{:>12}{:>12}{:>13}", counts[0], counts[1], counts[2])
+    })
+}
+
+/// They are as many as the page says.
+fn check_kept(mechanism: Mechanism, kept: [usize; 3]) {
+    let both = 2 * 8; // a key and a value of 8 numbers
+    let state = |features: usize| {
+        // One matrix of features or numbers of a key by those of a value, and no more than a
+        // column and a number besides.
+        let state = 4 * features * 8..=4 * (features * 9 + 1);
+        assert!(kept == [kept[0]; 3] && state.contains(&kept[0]), "{kept:?}");
+    };
+    let all = |heads: usize| assert_eq!(kept, [32, 64, 128].map(|n| heads * both * n));
+    match mechanism {
+        Mechanism::SlidingWindow | Mechanism::LocalM => assert_eq!(kept, [4 * both * (8 + 1); 3]),
+        Mechanism::Linear | Mechanism::Retention => state(8),
+        Mechanism::Performer => state(256),
+        Mechanism::MultiQuery | Mechanism::GroupedQuery => all(1),
+        _ => all(4),
+    }
 }
 
 /// What is drawn while a layer learns is drawn nowhere else.
@@ -159,6 +200,8 @@ pub(crate) fn training(opened: &Opened) -> Outcome {
     ] {
         let [drawn, fixed] = [learning, plain].map(|device| twice(&config, device));
         println!("{name:30}{drawn:<24.7}{fixed:.7}");
+        assert_eq!(drawn > 1e-3, name != "no dropout");
+        assert!(fixed < 1e-6);
     }
     Ok(())
 }

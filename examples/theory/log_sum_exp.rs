@@ -5,6 +5,8 @@ use zoo_attention::{AttentionOptions, Flashed, Pattern, flash_with_log_sum_exp, 
 use zoo_backend::Opened;
 use zoo_examples::{Outcome, difference, normal, query_key_value};
 
+use crate::assert_same;
+
 /// Keys can be attended to a part at a time: the log-sum-exp says what each part weighs.
 pub(crate) fn merging(opened: &Opened) -> Outcome {
     const KEYS: usize = 240;
@@ -29,12 +31,12 @@ pub(crate) fn merging(opened: &Opened) -> Outcome {
         let merged = merge(&parts);
         let contexts = parts.into_iter().map(|part| part.context).collect();
         let mean = Tensor::cat(contexts, 0).mean_dim(0);
-        println!(
-            "{count:<9}{:<19.7}{:<23.7}{:.7}",
-            difference(&merged.context, &whole.context),
-            difference(&merged.log_sum_exp, &whole.log_sum_exp),
-            difference(&mean, &whole.context),
-        );
+        let context = difference(&merged.context, &whole.context);
+        let log_sum_exp = difference(&merged.log_sum_exp, &whole.log_sum_exp);
+        let plain = difference(&mean, &whole.context);
+        println!("{count:<9}{context:<19.7}{log_sum_exp:<23.7}{plain:.7}");
+        // A log-sum-exp is a few tens here: its last digit is about 1e-6.
+        assert!(context < 1e-4 && log_sum_exp < 1e-4 && plain > 0.1);
     }
     conditions(opened)
 }
@@ -61,17 +63,16 @@ fn conditions(opened: &Opened) -> Outcome {
     ] {
         let differs = difference(&merge(&parts).context, &whole.context);
         println!("{name:30}{differs:.7}");
+        assert_same(name != "a key in both", differs);
     }
     let gradient = |context: Tensor<4>| key.grad(&context.square().sum().backward());
     let merged = merge(&[part(0..5, &all), part(5..8, &all)]).context;
-    let by = [gradient(merged), gradient(whole.context)].map(|it| it.ok_or("keys have one"));
-    let [merged, whole] = by;
-    println!(
-        "{:30}{:.7}",
-        "gradient by keys, two parts",
-        difference(&merged?, &whole?)
-    );
+    let [merged, whole] = [merged, whole.context].map(|it| gradient(it).ok_or("keys have one"));
+    let differs = difference(&merged?, &whole?);
+    println!("{:30}{differs:.7}", "gradient by keys, two parts");
+    assert_same(true, differs);
     println!("log-sum-exp of a part that sees nothing: {largest:e}");
+    assert!(largest < -9e29);
     Ok(())
 }
 
@@ -91,22 +92,19 @@ pub(crate) fn running(opened: &Opened) -> Outcome {
 
         let flashed = flash_with_log_sum_exp(query.clone(), key.clone(), value.clone(), &options);
         let found: f32 = flashed.log_sum_exp.clone().into_scalar();
-        let most = numbers
-            .iter()
-            .fold(f32::MIN, |most, score| most.max(*score));
-        println!(
-            "{most:<16.1}{plain:<29.1e}{largest:<28}{:.7}",
-            (running - found).abs() / most
-        );
+        let most = numbers.iter().copied().fold(f32::MIN, f32::max);
+        let share = (running - found).abs() / most;
+        println!("{most:<16.1}{plain:<29.1e}{largest:<28}{share:.7}");
+        assert!(largest == 1.0 && share < 1e-5);
+        assert!(size < 1000.0 || plain.is_infinite());
 
         // Any weight, from its score and that number.
         let again = (scores - flashed.log_sum_exp).exp();
         let held = standard(query, key.clone(), value.clone(), &options).weights;
-        println!(
-            "{:16}weights made again from it differ by {:.7}",
-            "",
-            difference(&again, &held)
-        );
+        let differ = difference(&again, &held);
+        println!("{:16}weights made again from it differ by {differ:.7}", "");
+        // A score of 1,000 has a last digit of 6e-5, and so has its weight.
+        assert!(differ < 1e-3);
     }
     Ok(())
 }

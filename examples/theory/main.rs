@@ -1,4 +1,5 @@
-//! The claims of `docs/theory`, as numbers. The arguments are the backend and the topic:
+//! The claims of `docs/theory`, as numbers, with a panic where one does not hold. The arguments are
+//! the backend and the topic:
 //!
 //! ```sh
 //! cargo run --release -p zoo-examples --features flex --bin theory -- flex scaling
@@ -34,6 +35,16 @@ const TOPICS: [Topic; 14] = [
     ("merging", log_sum_exp::merging),
     ("running", log_sum_exp::running),
 ];
+
+/// Two results differ by rounding, or clearly.
+fn assert_same(is_same: bool, difference: f32) {
+    let is_so = if is_same {
+        difference < 1e-5
+    } else {
+        difference > 1e-2
+    };
+    assert!(is_so, "{difference}");
+}
 
 fn main() -> ExitCode {
     zoo_examples::on_device(|opened| {

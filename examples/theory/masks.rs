@@ -18,6 +18,7 @@ pub(crate) fn visibility(opened: &Opened) -> Outcome {
     let fewer = flash(query.clone(), five_keys, five_values, &all);
     let differ = difference(&hidden, &fewer);
     println!("8 keys, 3 of them hidden, and 5 keys differ by {differ:.7}");
+    assert!(differ < 1e-6);
 
     let mask = [false, true, false, true, true, false, true, true];
     let mask = Tensor::<1, Bool>::from_bool(mask, device).reshape([1, 1, 1, 8]);
@@ -26,26 +27,32 @@ pub(crate) fn visibility(opened: &Opened) -> Outcome {
     let where_true = weights.mask_fill(mask.bool_not(), 0.0).sum_dim(3).max();
     let sum = where_true.into_scalar::<f32>();
     println!("weights where a mask is true sum up to {sum} of 1\n");
+    assert_eq!(sum, 0.0);
 
     println!("2 queries, 5 keys      the first    the last");
-    for (name, pattern) in [
-        ("causal", Pattern::Causal),
-        ("a window of 1", Pattern::Window { left: 1, right: 1 }),
-        ("local-m, 1", Pattern::Monotonic { window: 1 }),
+    let window = Pattern::Window { left: 1, right: 1 };
+    let monotonic = Pattern::Monotonic { window: 1 };
+    // The last query is aligned with the last key, but for one.
+    for (name, pattern, expected) in [
+        ("causal", Pattern::Causal, "█ █ █ █ ·    █ █ █ █ █"),
+        ("a window of 1", window, "· · █ █ █    · · · █ █"),
+        ("local-m, 1", monotonic, "█ █ · · ·    █ █ █ · ·"),
     ] {
-        let [first, last] = seen_by(&pattern, opened)?;
-        println!("{name:23}{first}    {last}");
+        let seen = seen_by(&pattern, opened)?.join("    ");
+        println!("{name:23}{seen}");
+        assert_eq!(seen, expected);
     }
 
     println!("\n4,096 places           tiles computed");
     let (left, right) = (64, 64);
-    for (name, pattern) in [
-        ("full", Pattern::Full),
-        ("causal", Pattern::Causal),
-        ("a window of 64", Pattern::Window { left, right }),
+    for (name, pattern, expected) in [
+        ("full", Pattern::Full, 100.0..=100.0),
+        ("causal", Pattern::Causal, 50.0..=51.0),
+        ("a window of 64", Pattern::Window { left, right }, 0.0..=5.0),
     ] {
-        let plan = pattern.plan(&shape(4096, 4096), [64, 64]);
-        println!("{name:23}{:.1}%", 100.0 * plan.density());
+        let percent = 100.0 * pattern.plan(&shape(4096, 4096), [64, 64]).density();
+        println!("{name:23}{percent:.1}%");
+        assert!(expected.contains(&percent));
     }
     Ok(())
 }
@@ -69,7 +76,10 @@ pub(crate) fn masks(opened: &Opened) -> Outcome {
     println!("four scores, all hidden by      weights");
     let infinite = softmax([f32::NEG_INFINITY; 4]);
     println!("minus infinity, then softmax    {infinite:?}");
-    println!("-10,000, then softmax           {:?}", softmax([-1e4; 4]));
+    assert!(infinite.iter().all(|weight| weight.is_nan()));
+    let large = softmax([-1e4; 4]);
+    println!("-10,000, then softmax           {large:?}");
+    assert_eq!(large, [0.25; 4]);
 
     // Two examples of four keys; all of the second are padding.
     let device = &opened.device.clone().autodiff();
@@ -79,6 +89,7 @@ pub(crate) fn masks(opened: &Opened) -> Outcome {
     let row = held.weights.inner().slice([1..2, 0..1, 0..1]);
     let row: Vec<f32> = row.try_into_vec_as()?;
     println!("a pattern                       {row:?}\n");
+    assert_eq!(row, [0.0; 4]);
 
     let attend = |key: &Tensor<4>, value: &Tensor<4>| {
         flash(query.clone(), key.clone(), value.clone(), &options)
@@ -86,11 +97,12 @@ pub(crate) fn masks(opened: &Opened) -> Outcome {
     let context = attend(&key, &value);
     let gradients = context.clone().square().sum().backward();
     println!("largest of                 of one that sees three keys   of one that sees none");
-    print_line("context", context.clone().inner());
+    let mut rows = vec![print_line("context", context.clone().inner())];
     for (name, tensor) in [("query", &query), ("key", &key), ("value", &value)] {
         let gradient = tensor.grad(&gradients).ok_or("it has a gradient")?;
-        print_line(&format!("gradient by {name}"), gradient);
+        rows.push(print_line(&format!("gradient by {name}"), gradient));
     }
+    assert!(rows.iter().all(|[some, none]| *some > 1e-3 && *none == 0.0));
     // What is hidden can be anything: here the fourth, a thousand times as large.
     let loud = |rows: &Tensor<4>| {
         let fourth = rows.clone().slice_dim(2, 3..4).mul_scalar(1e3);
@@ -100,7 +112,8 @@ pub(crate) fn masks(opened: &Opened) -> Outcome {
         ("change by a hidden key", attend(&loud(&key), &value)),
         ("change by a hidden value", attend(&key, &loud(&value))),
     ] {
-        print_line(name, (changed - context.clone()).inner());
+        let change = print_line(name, (changed - context.clone()).inner());
+        assert_eq!(change, [0.0, 0.0]);
     }
     Ok(())
 }
@@ -113,12 +126,13 @@ fn softmax(scores: [f32; 4]) -> [f32; 4] {
     exponentials.map(|exponential| exponential / sum)
 }
 
-fn print_line(name: &str, tensor: Tensor<4>) {
+fn print_line(name: &str, tensor: Tensor<4>) -> [f32; 2] {
     let [some, none] = [0, 1].map(|example| {
         let own = tensor.clone().slice_dim(0, example..example + 1);
         own.abs().max().into_scalar::<f32>()
     });
     println!("{name:24}   {some:<27}   {none}");
+    [some, none]
 }
 
 /// One row that sees nothing, hidden by minus infinity, and a model is lost in one step.
@@ -137,9 +151,11 @@ pub(crate) fn one_nan(opened: &Opened) -> Outcome {
     };
 
     println!("hidden by          of 64 numbers, not numbers after one step");
-    let ways: [(&str, &dyn Fn(Tensor<4>) -> Tensor<4>); 2] =
-        [("minus infinity", &infinite), ("a pattern", &pattern)];
-    for (name, attend) in ways {
+    let ways: [(&str, &dyn Fn(Tensor<4>) -> Tensor<4>, i32); 2] = [
+        ("minus infinity", &infinite, 64),
+        ("a pattern", &pattern, 0),
+    ];
+    for (name, attend, expected) in ways {
         // What makes queries of places, and learns.
         let matrix = normal([8, 8], device).require_grad();
         let query = x.clone().matmul(matrix.clone().unsqueeze());
@@ -148,6 +164,7 @@ pub(crate) fn one_nan(opened: &Opened) -> Outcome {
         let learned = matrix.inner() - gradient.mul_scalar(0.1);
         let lost = learned.is_nan().int().sum().into_scalar::<i32>();
         println!("{name:19}{lost}");
+        assert_eq!(lost, expected);
     }
     Ok(())
 }

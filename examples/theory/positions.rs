@@ -11,6 +11,8 @@ use zoo_backend::Opened;
 use zoo_examples::{Outcome, difference, normal, query_key_value};
 use zoo_models::{Classifier, ClassifierConfig, PositionEncoding, Tokens};
 
+use crate::assert_same;
+
 const ROTARY: f64 = 10_000.0;
 
 /// Which layers see a shuffled order.
@@ -44,13 +46,16 @@ pub(crate) fn order(opened: &Opened) -> Outcome {
         let layer = layer(positions);
         let before = myself(&layer, shuffled(&x), &pattern);
         let after = shuffled(&myself(&layer, x.clone(), &pattern));
-        println!("{name:34}{:.7}", difference(&before, &after));
+        let differ = difference(&before, &after);
+        println!("{name:34}{differ:.7}");
+        assert_same(name == "self, no positions", differ);
     }
     // Of what is attended to elsewhere, the order is not even seen in the result.
     let layer = layer(Positions::None);
     let cross = |memory: Tensor<3>| layer.forward(x.clone(), memory.clone(), memory, Pattern::Full);
     let differ = difference(&cross(other.clone()), &cross(shuffled(&other)));
     println!("{:34}{differ:.7}", "cross, its memory shuffled");
+    assert_same(true, differ);
 
     // Rotary scores of a query and a key that stand further on.
     println!("\n                                  scores 10 places on differ by");
@@ -59,11 +64,15 @@ pub(crate) fn order(opened: &Opened) -> Outcome {
         let products = turned(&x, query).matmul(turned(&other, key).swap_dims(2, 3));
         products.squeeze_dim::<3>(1)
     };
-    for (name, query, key) in [("query and key", 10, 10), ("the key alone", 0, 10)] {
-        println!(
-            "{name:34}{:.7}",
-            difference(&scores(0, 0), &scores(query, key))
-        );
+    // Products of 32 numbers, of which the largest are about 20: rotated by other angles, they are
+    // rounded otherwise.
+    for (name, query, key, expected) in [
+        ("query and key", 10, 10, 0.0..1e-3),
+        ("the key alone", 0, 10, 1.0..f32::INFINITY),
+    ] {
+        let differ = difference(&scores(0, 0), &scores(query, key));
+        println!("{name:34}{differ:.7}");
+        assert!(expected.contains(&differ));
     }
     Ok(())
 }
@@ -91,11 +100,16 @@ pub(crate) fn encodings(opened: &Opened) -> Outcome {
             let tokens = Tokens::new(&[ids], model.limits(), device)?;
             Ok::<Tensor<2>, Box<dyn Error>>(model.forward(&tokens))
         };
-        println!(
-            "{name:26}{:.7}",
-            difference(&logits(&text)?, &logits(&shuffled)?)
-        );
+        let differ = difference(&logits(&text)?, &logits(&shuffled)?);
+        println!("{name:26}{differ:.7}");
+        let is_told = name != "nothing";
+        assert!(if is_told {
+            differ > 1e-3
+        } else {
+            differ < 1e-5
+        });
         let longer = Tokens::new(&[[0; 10]], model.limits(), device);
+        assert_eq!(longer.is_err(), name == "learned places");
         if let Err(error) = longer {
             println!("{:26}refuses a longer text: {error}", "");
         }
@@ -103,9 +117,10 @@ pub(crate) fn encodings(opened: &Opened) -> Outcome {
 
     alibi_is_a_bias(opened);
 
-    for (name, positions) in [
-        ("rotary", Positions::Rotary { theta: ROTARY }),
-        ("ALiBi", Positions::Alibi),
+    let by_order = ["lsh", "linear", "performer", "retention"];
+    for (name, positions, expected) in [
+        ("rotary", Positions::Rotary { theta: ROTARY }, &[][..]),
+        ("ALiBi", Positions::Alibi, &by_order),
     ] {
         let refuses = |mechanism: &Mechanism| {
             let config = MultiHeadAttentionConfig::new(16, 2)
@@ -116,6 +131,7 @@ pub(crate) fn encodings(opened: &Opened) -> Outcome {
         let refusing = Mechanism::ALL.into_iter().filter(refuses);
         let words: Vec<&str> = refusing.map(Mechanism::word).collect();
         println!("{name} is refused by {words:?}");
+        assert_eq!(words, expected);
     }
     Ok(())
 }
@@ -135,8 +151,7 @@ fn alibi_is_a_bias(opened: &Opened) {
     let alibi = AttentionOptions::new().with_alibi(slopes);
     let [a, b] = [alibi, bias]
         .map(|options| standard(query.clone(), key.clone(), value.clone(), &options).weights);
-    println!(
-        "\nALiBi and -m·|i - j| added to scores differ by {:.7}\n",
-        difference(&a, &b)
-    );
+    let differ = difference(&a, &b);
+    println!("\nALiBi and -m·|i - j| added to scores differ by {differ:.7}\n");
+    assert!(differ < 1e-6);
 }
