@@ -19,17 +19,18 @@ pub(crate) fn name() -> String {
 
 /// The machine's memory in bytes, where the system tells.
 pub(crate) fn memory() -> Option<u64> {
-    let info = fs::read_to_string("/proc/meminfo").ok()?;
-    let kib: u64 = field(&info, "MemTotal")?
-        .split_whitespace()
-        .next()?
-        .parse()
-        .ok()?;
-    Some(kib * 1024)
+    bytes("/proc/meminfo", "MemTotal")
+}
+
+/// A size in bytes that the kernel tells in a file of its own, in kibibytes.
+pub(crate) fn bytes(file: &str, name: &str) -> Option<u64> {
+    let size = field(&fs::read_to_string(file).ok()?, name)?;
+    let kibibytes: u64 = size.strip_suffix(" kB")?.parse().ok()?;
+    Some(kibibytes * 1024)
 }
 
 /// The value after `name:` in a file of such lines.
-fn field(text: &str, name: &str) -> Option<String> {
+pub(crate) fn field(text: &str, name: &str) -> Option<String> {
     text.lines()
         .filter_map(|line| line.split_once(':'))
         .find(|(key, _)| key.trim() == name)

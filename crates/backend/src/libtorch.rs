@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use burn::tensor::Device;
 use zoo_spec::{Backend, BackendWord, libtorch_version};
 
-use crate::BackendError;
 use crate::open::{Reached, on_cpu};
+use crate::{BackendError, cpu};
 
 #[allow(deprecated)] // Burn 0.22 is the last to carry LibTorch; we carry it.
 pub(crate) fn reach(word: BackendWord) -> Result<Reached, BackendError> {
@@ -113,10 +113,7 @@ fn card(index: usize) -> String {
     let model = match cards.as_slice() {
         [card] => fs::read_to_string(card.path().join("information"))
             .ok()
-            .and_then(|text| {
-                let line = text.lines().find(|line| line.starts_with("Model:"))?;
-                Some(line.trim_start_matches("Model:").trim().to_owned())
-            }),
+            .and_then(|text| cpu::field(&text, "Model")),
         _ => None,
     };
     match model {

@@ -9,7 +9,7 @@ use std::fs;
 
 use zoo_spec::Backend;
 
-use crate::Opened;
+use crate::{Opened, cpu};
 
 /// Measures the memory of one piece of work, from [`start`](Self::start) on.
 #[derive(Debug)]
@@ -89,12 +89,7 @@ impl<'a> Meter<'a> {
 
 /// A size the kernel keeps about this process, in bytes.
 fn status(field: &str) -> Option<u64> {
-    let text = fs::read_to_string("/proc/self/status").ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
-    let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kibibytes * 1024)
+    cpu::bytes("/proc/self/status", field)
 }
 
 fn pool(opened: &Opened) -> Option<u64> {

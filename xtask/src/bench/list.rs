@@ -52,56 +52,37 @@ fn meaning(mechanism: Mechanism) -> String {
 }
 
 fn sizes(problem: &Problem) -> String {
-    let Problem {
-        batch,
-        heads,
-        kv_heads,
-        seq_q,
-        seq_k,
-        d_head,
-        d_value,
-        ..
-    } = problem;
-    let mut text = format!("batch {batch}, {heads} heads");
-    if kv_heads != heads {
-        let _ = write!(text, " over {kv_heads}");
+    let mut text = format!("batch {}, {} heads", problem.batch, problem.heads);
+    if problem.kv_heads != problem.heads {
+        let _ = write!(text, " over {}", problem.kv_heads);
     }
-    let _ = write!(text, ", {seq_q} x {seq_k}, d_head {d_head}");
-    if d_value != d_head {
-        let _ = write!(text, ", d_value {d_value}");
+    let (rows, columns) = (problem.seq_q, problem.seq_k);
+    let _ = write!(text, ", {rows} x {columns}, d_head {}", problem.d_head);
+    if problem.d_value != problem.d_head {
+        let _ = write!(text, ", d_value {}", problem.d_value);
     }
-    if problem.at_length(seq_k + 1).is_some() {
+    if problem.at_length(columns + 1).is_some() {
         text.push_str("; takes --seq");
     }
     text
 }
 
 fn model_sizes(setup: &Setup) -> String {
-    let Setup {
-        model,
-        batch,
-        n,
-        vocabulary,
-        d_model,
-        d_hidden,
-        sentences,
-        heads,
-        layers,
-        ..
-    } = setup;
+    let (d_model, d_hidden, layers) = (setup.d_model, setup.d_hidden, setup.layers);
     let recurrent = format!("embedding {d_model}, hidden {d_hidden}");
-    let attention = format!("d_model {d_model}, {heads} heads, d_hidden {d_hidden}");
-    let shape = match (model, layers) {
-        (Model::Han, _) => format!("{sentences} sentences, {recurrent}"),
+    let attention = format!(
+        "d_model {d_model}, {} heads, d_hidden {d_hidden}",
+        setup.heads
+    );
+    let shape = match (setup.model, layers) {
+        (Model::Han, _) => format!("{} sentences, {recurrent}", setup.sentences),
         (Model::Seq2Seq, _) => recurrent,
         (Model::Transformer, _) => format!("{layers} + {layers} layers, {attention}"),
         (_, 1) => format!("one layer, {attention}"),
         _ => format!("{layers} layers, {attention}"),
     };
-    let passes = model.usual_passes().iter().map(|pass| pass.word());
-    let passes: Vec<&str> = passes.collect();
-    format!(
-        "batch {batch}, n {n}, {vocabulary} tokens, {shape}; {}",
-        passes.join(" and ")
-    )
+    let (batch, n, vocabulary) = (setup.batch, setup.n, setup.vocabulary);
+    let passes = setup.model.usual_passes().iter().map(|pass| pass.word());
+    let passes = passes.collect::<Vec<&str>>().join(" and ");
+    format!("batch {batch}, n {n}, {vocabulary} tokens, {shape}; {passes}")
 }
