@@ -1,7 +1,6 @@
 //! A mechanism on a problem of the catalogue, or the matmul that others are held against.
 
 use std::any::Any;
-use std::cell::RefCell;
 use std::ops::Range;
 
 use anyhow::Result;
@@ -9,7 +8,7 @@ use burn::tensor::{Device, Distribution, Tensor};
 use zoo_attention::{DecodeCache, MechanismConfig, which_body_of};
 use zoo_bench_core::case::{Pass, queries_to_check};
 use zoo_bench_core::fault::Fault;
-use zoo_bench_core::record::{Measured, Outcome, Report};
+use zoo_bench_core::record::{Measured, Outcome, Peak, Report};
 use zoo_conformance::{Errors, Tensors, judge_context, judge_forward, judge_gradients};
 use zoo_oracle::{Mask, Mismatch, Problem};
 use zoo_spec::Mechanism;
@@ -17,23 +16,36 @@ use zoo_spec::Mechanism;
 use crate::Setting;
 use crate::timing::{peak_of, samples, wait_for};
 
+/// What is run again and again, its inputs on the device. Whatever it returns holds the results.
+type Work = Box<dyn FnMut() -> Box<dyn Any>>;
+
+/// The time of a piece of work, and the memory that it and its inputs take. Memory first, on a
+/// process that has done nothing yet but run `small` work, to start threads, load kernels and let
+/// the backend set itself up.
+fn measure(
+    mut small: Work,
+    make: impl FnOnce() -> Work,
+    setting: Setting<'_>,
+) -> Result<(Vec<f64>, Option<Peak>)> {
+    let device = &setting.device();
+    small();
+    drop(small);
+    wait_for(device)?;
+    let (mut run, peak) = peak_of(setting.opened, device, || Ok(make()), |run| Ok(run()), 1)?;
+    Ok((samples(device, setting.sampling, || Ok(run()))?, peak))
+}
+
 /// Measures the matmul of two square matrices. It is only a yardstick: nothing is checked.
 pub(crate) fn measure_matmul(side: usize, setting: Setting<'_>) -> Result<Report> {
-    let Setting {
-        opened, sampling, ..
-    } = setting;
-    let device = &opened.device;
-    let work = |side: usize| {
+    let work = |side: usize| -> Work {
+        let device = &setting.opened.device;
         let draw = || Tensor::<2>::random([side, side], Distribution::Default, device);
         let (left, right) = (draw(), draw());
-        move || left.clone().matmul(right.clone())
+        Box::new(move || Box::new(left.clone().matmul(right.clone())))
     };
-    // Start threads, load kernels, let the backend set itself up.
-    work(8)();
-    wait_for(device)?;
-    let (run, peak) = peak_of(opened, device, || Ok(work(side)), |run| Ok(run()), 1)?;
+    let (seconds, peak) = measure(work(8), || work(side), setting)?;
     let measured = Measured {
-        seconds: samples(device, sampling, || Ok(run()))?,
+        seconds,
         peak,
         error: None,
         checked: None,
@@ -41,9 +53,8 @@ pub(crate) fn measure_matmul(side: usize, setting: Setting<'_>) -> Result<Report
     Ok(Outcome::Measured(measured).into())
 }
 
-/// Measures a mechanism: memory first, on a process that has done nothing yet but
-/// load the code; then the time; then the check, which takes memory of its own.
-/// Says what computed it, too, where its mechanism has several ways.
+/// Measures a mechanism, then checks it, which takes memory of its own. Says what computed it, too,
+/// where its mechanism has several ways.
 pub(crate) fn measure_attention(
     mechanism: Mechanism,
     problem: &Problem,
@@ -51,7 +62,6 @@ pub(crate) fn measure_attention(
 ) -> Result<Report> {
     let (pass, device) = (setting.pass, setting.device());
     let mechanism = MechanismConfig::from(mechanism);
-    // Start threads, load kernels, let the backend set itself up.
     let queries = match pass {
         Pass::Decode | Pass::Generate => 1,
         Pass::Forward | Pass::Train => 8,
@@ -61,13 +71,8 @@ pub(crate) fn measure_attention(
         mask: Mask::Causal,
         ..Problem::new("small", [1, 1, queries, 8, 8])
     };
-    work(mechanism, &small, pass, &device)();
-    wait_for(&device)?;
-
-    let make = || Ok(work(mechanism, problem, pass, &device));
-    let (run, peak) = peak_of(setting.opened, &device, make, |run| Ok(run()), 1)?;
-    let seconds = samples(&device, setting.sampling, || Ok(run()))?;
-    drop(run);
+    let work = |problem: &Problem| work(mechanism, problem, pass, &device);
+    let (seconds, peak) = measure(work(&small), || work(problem), setting)?;
 
     let (checked, body) = check(&mechanism, problem, setting);
     let outcome = match checked {
@@ -88,9 +93,6 @@ pub(crate) fn measure_attention(
     })
 }
 
-/// What is run again and again, its inputs on the device. Whatever it returns holds the results.
-type Work = Box<dyn Fn() -> Box<dyn Any>>;
-
 fn work(mechanism: MechanismConfig, problem: &Problem, pass: Pass, device: &Device) -> Work {
     let tensors = Tensors::new(problem, &problem.inputs(), device);
     match pass {
@@ -100,47 +102,34 @@ fn work(mechanism: MechanismConfig, problem: &Problem, pass: Pass, device: &Devi
             Box::new(move || Box::new(tensors.train(&mechanism)))
         }
         Pass::Decode | Pass::Generate => {
-            let decoding = RefCell::new(Decoding::new(&mechanism, tensors));
-            Box::new(move || Box::new(decoding.borrow_mut().step()))
+            let mut step = decoding(&mechanism, tensors);
+            Box::new(move || Box::new(step()))
         }
     }
 }
 
-/// A cache that is filled but for the last place, which is taken in again and again.
-struct Decoding {
-    cache: DecodeCache,
-    tensors: Tensors,
-    /// The key and value of the last place.
-    last: [Tensor<4>; 2],
-}
-
-impl Decoding {
-    fn new(mechanism: &MechanismConfig, tensors: Tensors) -> Self {
-        let [_, _, places, _] = tensors.key.dims();
-        let cut = |tensor: &Tensor<4>, places: Range<usize>| tensor.clone().slice_dim(2, places);
-        let mut cache = DecodeCache::new(*mechanism, places)
-            .unwrap_or_else(|error| panic!("such a case is not planned: {error}"));
-        let [before, last] = [0..places - 1, places - 1..places]
-            .map(|range| [&tensors.key, &tensors.value].map(|tensor| cut(tensor, range.clone())));
-        if places > 1 {
-            let [key, value] = before;
-            cache.extend(key, value, &tensors.options);
-        }
-        Self {
-            cache,
-            tensors,
-            last,
-        }
+/// A step with a cache that is filled but for the last position, which is taken in again and again.
+fn decoding(mechanism: &MechanismConfig, tensors: Tensors) -> impl FnMut() -> Tensor<4> + use<> {
+    let [_, _, positions, _] = tensors.key.dims();
+    let mut cache = DecodeCache::new(*mechanism, positions)
+        .unwrap_or_else(|error| panic!("such a case is not planned: {error}"));
+    let cut = |range: Range<usize>| {
+        [&tensors.key, &tensors.value].map(|tensor| tensor.clone().slice_dim(2, range.clone()))
+    };
+    if positions > 1 {
+        let [key, value] = cut(0..positions - 1);
+        cache.extend(key, value, &tensors.options);
     }
-
-    fn step(&mut self) -> Tensor<4> {
-        let before = self.cache.len();
-        let [key, value] = self.last.clone();
-        let Tensors { query, options, .. } = &self.tensors;
-        let context = self.cache.step(query.clone(), key, value, options);
+    let last = cut(positions - 1..positions);
+    move || {
+        // All inputs stay in memory.
+        let tensors = &tensors;
+        let before = cache.len();
+        let [key, value] = last.clone();
+        let context = cache.step(tensors.query.clone(), key, value, &tensors.options);
         // A state cannot go back, and need not: it is as large as before. Nor can a window,
         // which is, once it is full.
-        let _ = self.cache.rewind(before);
+        let _ = cache.rewind(before);
         context
     }
 }
@@ -168,7 +157,7 @@ fn check(
             (judge_gradients(mechanism, problem, tensors, &queries), body)
         }
         Pass::Decode | Pass::Generate => {
-            let context = Decoding::new(mechanism, tensors.clone()).step();
+            let context = decoding(mechanism, tensors.clone())();
             let judged = judge_context(mechanism, problem, &tensors, &queries, context);
             (judged, None)
         }
@@ -176,12 +165,7 @@ fn check(
 }
 
 fn body_of(mechanism: &MechanismConfig, tensors: &Tensors) -> Option<&'static str> {
-    let Tensors {
-        query,
-        key,
-        value,
-        options,
-        ..
-    } = tensors;
-    which_body_of(mechanism, query, key, value, options).map(|body| body.word())
+    let [query, key, value] = [&tensors.query, &tensors.key, &tensors.value];
+    let body = which_body_of(mechanism, query, key, value, &tensors.options);
+    body.map(|body| body.word())
 }

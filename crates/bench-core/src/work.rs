@@ -3,7 +3,7 @@
 //! Of a model, `zoo-bench` counts both when it has made it.
 
 use zoo_oracle::{Features, Formula, Parameter, Problem};
-use zoo_spec::{Dtype, Mechanism};
+use zoo_spec::Dtype;
 
 use crate::case::{Case, Pass, Task};
 
@@ -14,10 +14,10 @@ impl Case {
         match &self.task {
             Task::Matmul { side } => 2.0 * (*side as f64).powi(3),
             Task::Attention { mechanism, problem } => {
-                let forward = match given_to(problem, *mechanism) {
-                    Some(given) => forward_work(&given, self.pass),
-                    None => 0.0,
-                };
+                // How many parameters there are counts here, not which.
+                let parameters = |parameter: Parameter| vec![0.0; parameter.count()];
+                let given = problem.given_to(&(*mechanism).into(), parameters);
+                let forward = given.map_or(0.0, |given| forward_work(&given, self.pass));
                 match self.pass {
                     Pass::Forward | Pass::Decode | Pass::Generate => forward,
                     // The backward pass does five matmuls where the forward pass does two.
@@ -57,12 +57,6 @@ impl Case {
     }
 }
 
-pub(crate) fn given_to(problem: &Problem, mechanism: Mechanism) -> Option<Problem> {
-    // How many parameters there are counts here, not which.
-    let parameters = |parameter: Parameter| vec![0.0; parameter.count()];
-    problem.given_to(&mechanism.into(), parameters)
-}
-
 /// Floating-point operations of the matmuls of a forward pass.
 fn forward_work(problem: &Problem, pass: Pass) -> f64 {
     let features = match &problem.formula {
@@ -98,6 +92,7 @@ fn forward_work(problem: &Problem, pass: Pass) -> f64 {
 #[cfg(test)]
 mod tests {
     use zoo_oracle::find;
+    use zoo_spec::Mechanism;
 
     use super::*;
     use crate::model::{Model, Setup, Size};
