@@ -7,9 +7,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use common::{backend, comparison, run, tiny_models};
-use zoo_bench_core::case::{Case, Pass};
+use zoo_bench_core::case::{Case, Fault, Pass};
 use zoo_bench_core::child::Limits;
-use zoo_bench_core::fault::Fault;
 use zoo_bench_core::model::{Model, Setup, Size};
 use zoo_bench_core::record::{CaseLine, Outcome};
 use zoo_bench_core::run::Comparison;

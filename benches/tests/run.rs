@@ -6,8 +6,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use common::{backend, cases, comparison, run};
+use zoo_bench_core::case::Fault;
 use zoo_bench_core::child::Limits;
-use zoo_bench_core::fault::Fault;
 use zoo_bench_core::record::{Measured, Outcome, Report};
 use zoo_bench_core::run::Comparison;
 

@@ -20,7 +20,6 @@
 pub mod case;
 pub mod child;
 pub mod compare;
-pub mod fault;
 pub mod findings;
 #[doc(hidden)]
 pub mod for_tests;
@@ -32,7 +31,6 @@ pub mod pool;
 pub mod pytorch;
 pub mod record;
 pub mod report;
-pub mod rival;
 pub mod run;
 pub mod table;
 pub mod units;

@@ -9,13 +9,11 @@ use std::time::Duration;
 
 use zoo_spec::Dtype;
 
-use crate::case::{Case, Task};
+use crate::case::{Case, Fault, Task};
 use crate::child::{Limits, watch};
-use crate::fault::Fault;
 use crate::plan::{Extent, Sampling};
-use crate::pytorch::{PyTorch, Way};
+use crate::pytorch::{self, PyTorch, Way};
 use crate::record::{CaseId, CaseLine, Line, Outcome, Writer};
-use crate::rival;
 
 /// A measuring program that was built for a backend.
 #[derive(Debug, Clone)]
@@ -137,8 +135,8 @@ impl Comparison {
                 continue;
             };
             let rest = &self.cases[at + 1..];
-            let is_asked_later = rest.iter().any(|other| rival::is_same(case, other));
-            if is_asked_later || !rival::is_asked(case) {
+            let is_asked_later = rest.iter().any(|other| pytorch::is_same(case, other));
+            if is_asked_later || !pytorch::is_asked(case) {
                 continue;
             }
             for &way in Way::of(&case.task) {
@@ -191,7 +189,7 @@ impl Comparison {
             .into(),
         };
         if let By::PyTorch(..) = &job.by {
-            report = rival::compared_with_ours(&job.id, job.case, before, report);
+            report = pytorch::compared_with_ours(&job.id, job.case, before, report);
         }
         report.work = report.work.or_else(|| Some(job.case.work()));
         Some(CaseLine {

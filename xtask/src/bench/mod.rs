@@ -19,7 +19,7 @@ use zoo_bench_core::plan::{Extent, Plan, Selection};
 use zoo_bench_core::pool::pool;
 use zoo_bench_core::record::{CaseLine, FILE, Line, Outcome, Results, RunInfo, Writer};
 use zoo_bench_core::run::{Comparison, Event};
-use zoo_bench_core::{rival, table};
+use zoo_bench_core::{pytorch, table};
 use zoo_spec::Dtype;
 
 use crate::backends::Backends;
@@ -129,7 +129,7 @@ impl Measure {
         let started = SystemTime::now();
         let folder = self.folder(started)?;
         if self.vs.is_some() {
-            skipped.extend(cases.iter().filter_map(rival::skipped));
+            skipped.extend(cases.iter().filter_map(pytorch::skipped));
         }
         for line in table::skipped_lines(&skipped) {
             eprintln!("{line}");

@@ -1,10 +1,10 @@
-//! How much time a run may take, and what each case gets of it.
+//! How much time a run may take, what each case gets of it, and groups of cases by their words.
 
 use std::time::Duration;
 
 use zoo_oracle::Problem;
 
-use crate::model::Size;
+use crate::model::{Model, Size};
 
 /// How much time a run may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -95,5 +95,51 @@ impl Sampling {
         .into_iter()
         .flat_map(|(flag, time)| [flag.to_owned(), time.as_secs_f64().to_string()])
         .collect()
+    }
+}
+
+zoo_spec::words! {
+    /// A group of problems that answer one question.
+    pub enum Suite: "suite" = Attention {
+        /// A whole layer, every query at once: how training and prompts run.
+        Attention = "attention",
+        /// One query against everything before it: how text is generated.
+        Decode = "decode",
+        Models = "models",
+        All = "all",
+    }
+}
+
+impl Suite {
+    pub fn summary(self) -> &'static str {
+        match self {
+            Self::Attention => {
+                "a causal layer over n positions; with --full also one that sees everything"
+            }
+            Self::Decode => "one place more after n - 1 that are kept: the time of a token",
+            Self::Models => "whole models: a step of training, and generation or a forward pass",
+            Self::All => "every suite",
+        }
+    }
+
+    pub(super) fn problems(self, extent: Extent) -> Vec<&'static str> {
+        match (self, extent) {
+            // What every mechanism takes.
+            (Self::Attention, Extent::Quick) => vec!["layer-causal"],
+            (Self::Attention, Extent::Full) => vec!["layer", "layer-causal"],
+            (Self::Decode, _) => vec!["decode-step"],
+            (Self::Models, _) => vec![],
+            (Self::All, _) => [Self::Attention, Self::Decode]
+                .into_iter()
+                .flat_map(|suite| suite.problems(extent))
+                .collect(),
+        }
+    }
+
+    pub(super) fn models(self) -> &'static [Model] {
+        match self {
+            Self::Attention | Self::Decode => &[],
+            Self::Models | Self::All => &Model::ALL,
+        }
     }
 }

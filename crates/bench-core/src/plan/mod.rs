@@ -1,7 +1,6 @@
 //! Which cases a person's choice comes to.
 
 mod extent;
-mod suite;
 #[cfg(test)]
 mod tests;
 
@@ -11,8 +10,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use zoo_oracle::Problem;
 use zoo_spec::Mechanism;
 
-pub use self::extent::{Extent, Sampling};
-pub use self::suite::Suite;
+pub use self::extent::{Extent, Sampling, Suite};
 use crate::case::{Case, Pass, Task, length, problem};
 use crate::model::{ModelName, Setup};
 use crate::record::Skipped;
