@@ -99,21 +99,19 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_a_single_point_are_drawn_too() {
+    fn nothing_and_a_cost_of_nothing_are_no_points() {
+        // A point in the plot, and one in the legend.
+        for (points, circles) in [
+            (vec![(256.0, 4096.0)], 2),
+            (vec![(256.0, 0.0), (512.0, 4096.0)], 2),
+            (vec![(256.0, 0.0)], 0),
+            (vec![], 0),
+        ] {
+            let picture = svg("x", Axis::Memory, &[line("a", points)]);
+            assert_eq!(picture.matches("<circle").count(), circles);
+            assert_eq!(picture.contains("nothing was measured"), circles == 0);
+            assert!(!picture.contains("NaN"), "{picture}");
+        }
         assert!(svg("x", Axis::Memory, &[]).contains("nothing was measured"));
-        let single = svg("x", Axis::Memory, &[line("a", vec![(256.0, 4096.0)])]);
-        assert!(
-            single.contains("<circle") && !single.contains("NaN"),
-            "{single}"
-        );
-    }
-
-    #[test]
-    fn a_cost_of_nothing_is_not_drawn() {
-        let points = vec![(256.0, 0.0), (512.0, 4096.0)];
-        let picture = svg("x", Axis::Memory, &[line("a", points)]);
-        assert_eq!(picture.matches("<circle").count(), 2);
-        let nothing = svg("x", Axis::Memory, &[line("a", vec![(256.0, 0.0)])]);
-        assert!(nothing.contains("nothing was measured"));
     }
 }

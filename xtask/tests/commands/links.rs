@@ -66,14 +66,3 @@ fn every_link_leads_somewhere() {
     }
     assert!(seen >= 50, "only {seen} links were found");
 }
-
-#[test]
-fn headings_are_called_as_links_call_them() {
-    assert_eq!(
-        anchor("## Models against PyTorch's"),
-        "models-against-pytorchs"
-    );
-    assert_eq!(anchor("### `[run]`"), "run");
-    let found: Vec<&str> = links("[a](b.md#c) and [d](https://e) and ![f](g.svg)").collect();
-    assert_eq!(found, ["b.md#c", "g.svg"]);
-}
