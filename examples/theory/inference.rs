@@ -30,9 +30,10 @@ pub(crate) fn crossing(opened: &Opened) -> Outcome {
             layer.recall(place, &memory, Pattern::Full)
         });
         let steps = Tensor::cat(steps.collect(), 1);
-        let (shape, differ) = (results.dims(), difference(&steps, &results));
-        println!("{places:<13}{:<15}{differ:.7}", format!("{shape:?}"));
-        assert_eq!(shape, [1, 24, 32]);
+        let differ = difference(&steps, &results);
+        let shape = format!("{:?}", results.dims());
+        println!("{places:<13}{shape:<15}{differ:.7}");
+        assert_eq!(shape, "[1, 24, 32]");
         assert_same(true, differ);
     }
 
