@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use burn::tensor::Device;
 use zoo_spec::{Backend, BackendWord, libtorch_version};
 
-use crate::open::{Reached, on_cpu};
+use crate::open::{Opened, on_cpu};
 use crate::{BackendError, cpu};
 
 #[allow(deprecated)] // Burn 0.22 is the last to carry LibTorch; we carry it.
-pub(crate) fn reach(word: BackendWord) -> Result<Reached, BackendError> {
+pub(crate) fn reach(word: BackendWord) -> Result<Opened, BackendError> {
     let on_cuda = match word.backend {
         Backend::Tch => tch::Cuda::is_available(),
         other => other == Backend::TchCuda,
@@ -44,16 +44,12 @@ pub(crate) fn reach(word: BackendWord) -> Result<Reached, BackendError> {
             count - 1
         )));
     }
-    Ok(Reached {
-        word: BackendWord {
-            index: Some(index),
-            ..word
-        },
-        device: Device::libtorch_cuda(index),
-        name: format!("{}, {}", loaded(), card(index)),
-        software: false,
-        memory: None,
-    })
+    let word = BackendWord {
+        index: Some(index),
+        ..word
+    };
+    let name = format!("{}, {}", loaded(), card(index));
+    Ok(Opened::reached(word, Device::libtorch_cuda(index), name))
 }
 
 /// Which LibTorch this process runs, for people: version and folder.

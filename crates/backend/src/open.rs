@@ -36,6 +36,36 @@ impl fmt::Display for Opened {
 }
 
 impl Opened {
+    /// A device that answers, before its dtype is settled.
+    #[allow(dead_code)] // unused in a build without a backend
+    pub(crate) fn reached(word: BackendWord, device: Device, name: String) -> Self {
+        let is_computed_in = |dtype: &Dtype| device.supports_dtype(float(*dtype));
+        let dtypes: Vec<Dtype> = Dtype::ALL.into_iter().filter(is_computed_in).collect();
+        Self {
+            word,
+            device,
+            name,
+            software: false,
+            dtype: Dtype::F32,
+            dtypes,
+            memory: None,
+        }
+    }
+
+    fn settle(&mut self, dtype: Dtype) -> Result<(), BackendError> {
+        let (word, name) = (self.word, &self.name);
+        if !self.dtypes.contains(&dtype) {
+            let supported = list(&self.dtypes);
+            return Err(BackendError(format!(
+                "{name} (\"{word}\") cannot compute in {dtype}\n  it computes in: {supported}"
+            )));
+        }
+        let configured = self.device.configure(float(dtype));
+        configured.map_err(|error| BackendError::start(word, error))?;
+        self.dtype = dtype;
+        Ok(())
+    }
+
     /// Multiplies two small matrices: an error if the device fails or computes something else.
     pub fn self_test(&self) -> Result<(), BackendError> {
         let product = guarded(|| {
@@ -74,9 +104,9 @@ pub fn compiled() -> Vec<&'static str> {
 pub fn open(word: BackendWord, dtype: Dtype) -> Result<Opened, BackendError> {
     // A wgpu device can be set up once, and a device's dtype settled once, in a
     // process: what was reached and opened stays here.
-    static OPEN: Mutex<Vec<(Reached, Option<Opened>)>> = Mutex::new(Vec::new());
+    static OPEN: Mutex<Vec<(Opened, bool)>> = Mutex::new(Vec::new());
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = |open: &[(Reached, _)], word| open.iter().position(|(r, _)| r.word == word);
+    let known = |open: &[(Opened, _)], word| open.iter().position(|(o, _)| o.word == word);
     let at = match known(&open, word) {
         Some(at) => at,
         None => {
@@ -84,39 +114,28 @@ pub fn open(word: BackendWord, dtype: Dtype) -> Result<Opened, BackendError> {
                 .unwrap_or_else(|reason| Err(BackendError::start(word, reason)))?;
             // `tch` turns into one of two words, which may be open already.
             known(&open, reached.word).unwrap_or_else(|| {
-                open.push((reached, None));
+                open.push((reached, false));
                 open.len() - 1
             })
         }
     };
-    let (reached, opened) = &mut open[at];
-    let word = reached.word;
-    match opened {
-        Some(opened) if opened.dtype == dtype => return Ok(opened.clone()),
-        Some(Opened { dtype: first, .. }) => {
-            return Err(BackendError(format!(
-                "\"{word}\" is already open in {first} in this process and cannot change to \
-                 {dtype}\n  do: open it once, or use one process per dtype"
-            )));
-        }
-        None => {}
+    let (opened, is_settled) = &mut open[at];
+    let (word, first) = (opened.word, opened.dtype);
+    if *is_settled && first != dtype {
+        return Err(BackendError(format!(
+            "\"{word}\" is already open in {first} in this process and cannot change to {dtype}\n  \
+             do: open it once, or use one process per dtype"
+        )));
     }
-    let settled = guarded(|| settle(reached.clone(), dtype))
-        .unwrap_or_else(|reason| Err(BackendError::start(word, reason)))?;
-    Ok(opened.insert(settled).clone())
+    if !*is_settled {
+        guarded(|| opened.settle(dtype))
+            .unwrap_or_else(|reason| Err(BackendError::start(word, reason)))?;
+        *is_settled = true;
+    }
+    Ok(opened.clone())
 }
 
-/// A device that answers, before its dtype is settled.
-#[derive(Clone)]
-pub(crate) struct Reached {
-    pub(crate) word: BackendWord,
-    pub(crate) device: Device,
-    pub(crate) name: String,
-    pub(crate) software: bool,
-    pub(crate) memory: Option<u64>,
-}
-
-fn reach(word: BackendWord) -> Result<Reached, BackendError> {
+fn reach(word: BackendWord) -> Result<Opened, BackendError> {
     if !compiled().contains(&word.backend.feature()) {
         return Err(BackendError(format!(
             "backend \"{}\" is not compiled into this program (it has: {})\n  \
@@ -144,64 +163,21 @@ fn reach(word: BackendWord) -> Result<Reached, BackendError> {
 }
 
 #[allow(dead_code)] // unused in a build without a CPU backend
-pub(crate) fn on_cpu(word: BackendWord, device: Device) -> Reached {
-    Reached {
-        word,
-        device,
-        name: cpu::name(),
-        software: false,
+pub(crate) fn on_cpu(word: BackendWord, device: Device) -> Opened {
+    Opened {
         memory: cpu::memory(),
+        ..Opened::reached(word, device, cpu::name())
     }
 }
 
 #[cfg(feature = "cuda")]
-fn reach_cuda(word: BackendWord) -> Result<Reached, BackendError> {
-    let index = word.index.unwrap_or(0);
+fn reach_cuda(mut word: BackendWord) -> Result<Opened, BackendError> {
+    let index = *word.index.get_or_insert(0);
     let device = Device::cuda(index);
     // Burn opens a CUDA device with the first question it gets.
     let name = device.identity().map(|identity| identity.name);
-    Ok(Reached {
-        word: BackendWord {
-            index: Some(index),
-            ..word
-        },
-        device,
-        name: name.unwrap_or_else(|| "CUDA".to_owned()),
-        software: false,
-        memory: None,
-    })
-}
-
-fn settle(reached: Reached, dtype: Dtype) -> Result<Opened, BackendError> {
-    let Reached {
-        word,
-        mut device,
-        name,
-        software,
-        memory,
-    } = reached;
-    let dtypes: Vec<Dtype> = Dtype::ALL
-        .into_iter()
-        .filter(|&dtype| device.supports_dtype(float(dtype)))
-        .collect();
-    if !dtypes.contains(&dtype) {
-        let supported = list(&dtypes);
-        return Err(BackendError(format!(
-            "{name} (\"{word}\") cannot compute in {dtype}\n  it computes in: {supported}"
-        )));
-    }
-    device
-        .configure(float(dtype))
-        .map_err(|error| BackendError::start(word, error))?;
-    Ok(Opened {
-        word,
-        device,
-        name,
-        software,
-        dtype,
-        dtypes,
-        memory,
-    })
+    let name = name.unwrap_or_else(|| "CUDA".to_owned());
+    Ok(Opened::reached(word, device, name))
 }
 
 fn float(dtype: Dtype) -> FloatDType {

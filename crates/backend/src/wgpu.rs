@@ -7,9 +7,9 @@ use zoo_spec::{Backend, BackendWord};
 
 use crate::cpu;
 use crate::error::{BackendError, list};
-use crate::open::Reached;
+use crate::open::Opened;
 
-pub(crate) fn reach(word: BackendWord) -> Result<Reached, BackendError> {
+pub(crate) fn reach(word: BackendWord) -> Result<Opened, BackendError> {
     let (api, apis) = match word.backend {
         Backend::Vulkan => (WgpuBackend::Vulkan, vec![wgpu::Backend::Vulkan]),
         // The order in which Burn's runtime tries them.
@@ -66,14 +66,12 @@ pub(crate) fn reach(word: BackendWord) -> Result<Reached, BackendError> {
         .map_err(|error| BackendError::start(word, error))?;
     let adapter = setup.adapter.get_info();
     let software = adapter.device_type == DeviceType::Cpu;
-    Ok(Reached {
-        word,
-        device,
-        name: describe(&adapter),
+    Ok(Opened {
         software,
         // A graphics API does not say how much memory a card has; a software
         // adapter's is the machine's.
         memory: software.then(cpu::memory).flatten(),
+        ..Opened::reached(word, device, describe(&adapter))
     })
 }
 
