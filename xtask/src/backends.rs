@@ -22,14 +22,14 @@ pub(crate) struct Backends {
     install: bool,
 }
 
-#[derive(Clone)]
-struct Words(Vec<BackendWord>);
+/// One value of the flag is all of them, which clap does not expect of a plain `Vec`.
+type Words = Vec<BackendWord>;
 
 fn parse(text: &str) -> Result<Words, String> {
     if text == "all" {
-        return Ok(Words(Backend::WITHOUT_GPU.map(BackendWord::from).to_vec()));
+        return Ok(Backend::WITHOUT_GPU.map(BackendWord::from).to_vec());
     }
-    let mut words: Vec<BackendWord> = Vec::new();
+    let mut words = Words::new();
     for part in text.split(',') {
         let word = part
             .trim()
@@ -39,12 +39,12 @@ fn parse(text: &str) -> Result<Words, String> {
             words.push(word);
         }
     }
-    Ok(Words(words))
+    Ok(words)
 }
 
 impl Backends {
     pub(crate) fn words(&self) -> &[BackendWord] {
-        &self.words.0
+        &self.words
     }
 
     /// The cargo features that compile them in.
@@ -69,7 +69,7 @@ impl Backends {
     /// A single one.
     pub(crate) fn one(word: BackendWord, install: bool) -> Self {
         Self {
-            words: Words(vec![word]),
+            words: vec![word],
             install,
         }
     }
@@ -93,11 +93,8 @@ impl Backends {
         if needs(Backend::Wgpu) || needs(Backend::Vulkan) {
             vulkan::provide(self.install)?;
         }
-        if self
-            .words()
-            .iter()
-            .any(|word| word.backend.needs_libtorch())
-        {
+        let mut words = self.words.iter();
+        if words.any(|word| word.backend.needs_libtorch()) {
             environment.extend(libtorch::provide()?.environment());
         }
         Ok(environment)
@@ -112,12 +109,8 @@ mod tests {
     use super::*;
 
     fn words(text: &str) -> Vec<String> {
-        parse(text)
-            .unwrap_or_else(|error| panic!("{error}"))
-            .0
-            .iter()
-            .map(BackendWord::to_string)
-            .collect()
+        let words = parse(text).unwrap_or_else(|error| panic!("{error}"));
+        words.iter().map(BackendWord::to_string).collect()
     }
 
     #[test]
