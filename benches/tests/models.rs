@@ -32,14 +32,15 @@ fn cases() -> Vec<Case> {
 }
 
 /// Measures the cases, with a fault in each if there is one.
-fn measure(cases: Vec<Case>, fault: Option<Fault>) -> (Vec<CaseLine>, String) {
-    let faults = (0..cases.len()).filter_map(|at| Some((at, fault?)));
+fn measure(mut cases: Vec<Case>, fault: Option<Fault>) -> (Vec<CaseLine>, String) {
+    for case in &mut cases {
+        case.fault = fault;
+    }
     run(&Comparison {
         limits: Limits {
             time: Duration::from_secs(120),
             memory: None,
         },
-        faults: faults.collect(),
         ..comparison(cases)
     })
 }

@@ -40,6 +40,8 @@ words! {
 pub struct Case {
     pub task: Task,
     pub pass: Pass,
+    /// How it misbehaves, in a test.
+    pub fault: Option<Fault>,
 }
 
 /// The longest sequence that is measured: the work of attention over it, by its square, can still
@@ -73,13 +75,15 @@ pub enum Task {
 }
 
 impl Case {
+    fn new(task: Task, pass: Pass) -> Self {
+        let fault = None;
+        Self { task, pass, fault }
+    }
+
     /// The matmul whose rate others are compared with.
     pub fn matmul() -> Self {
-        Self {
-            // Large enough for full speed on 2 cores, and still a hundredth of a second.
-            task: Task::Matmul { side: 1024 },
-            pass: Pass::Forward,
-        }
+        // Large enough for full speed on 2 cores, and still a hundredth of a second.
+        Self::new(Task::Matmul { side: 1024 }, Pass::Forward)
     }
 
     pub fn attention(mechanism: Mechanism, mut problem: Problem, pass: Pass) -> Self {
@@ -87,17 +91,11 @@ impl Case {
             problem.kv_heads = kv_heads;
         }
         let problem = Box::new(problem);
-        Self {
-            task: Task::Attention { mechanism, problem },
-            pass,
-        }
+        Self::new(Task::Attention { mechanism, problem }, pass)
     }
 
     pub fn model(setup: Setup, attention: Mechanism, pass: Pass) -> Self {
-        Self {
-            task: Task::Model { setup, attention },
-            pass,
-        }
+        Self::new(Task::Model { setup, attention }, pass)
     }
 
     /// What computes it, in a word.

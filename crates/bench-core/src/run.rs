@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use zoo_spec::Dtype;
 
-use crate::case::{Case, Fault, Task};
+use crate::case::{Case, Task};
 use crate::child::{Limits, watch};
 use crate::plan::{Extent, Sampling};
 use crate::pytorch::{self, PyTorch, Way};
@@ -43,8 +43,6 @@ pub struct Comparison {
     pub sampling: Sampling,
     /// Time and memory that each process may take.
     pub limits: Limits,
-    /// Cases that misbehave on purpose, by their place.
-    pub faults: Vec<(usize, Fault)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -59,7 +57,6 @@ struct Job<'a> {
     id: CaseId,
     case: &'a Case,
     by: By<'a>,
-    fault: Option<Fault>,
 }
 
 enum By<'a> {
@@ -86,7 +83,6 @@ impl Comparison {
                 time: Extent::Quick.timeout(),
                 memory: None,
             },
-            faults: Vec::new(),
         }
     }
 
@@ -124,12 +120,11 @@ impl Comparison {
     fn jobs<'a>(&'a self, matmul: &'a Case) -> Vec<Job<'a>> {
         let mut jobs = Vec::new();
         for program in &self.programs {
-            jobs.push(self.job(matmul, By::Program(program), None));
+            jobs.push(self.job(matmul, By::Program(program)));
         }
         for (at, case) in self.cases.iter().enumerate() {
-            let fault = self.faults.iter().find(|(place, _)| *place == at);
             for program in &self.programs {
-                jobs.push(self.job(case, By::Program(program), fault.map(|(_, fault)| *fault)));
+                jobs.push(self.job(case, By::Program(program)));
             }
             let Some(pytorch) = &self.pytorch else {
                 continue;
@@ -140,13 +135,13 @@ impl Comparison {
                 continue;
             }
             for &way in Way::of(&case.task) {
-                jobs.push(self.job(case, By::PyTorch(pytorch, way), None));
+                jobs.push(self.job(case, By::PyTorch(pytorch, way)));
             }
         }
         jobs
     }
 
-    fn job<'a>(&self, case: &'a Case, by: By<'a>, fault: Option<Fault>) -> Job<'a> {
+    fn job<'a>(&self, case: &'a Case, by: By<'a>) -> Job<'a> {
         let (backend, subject) = match &by {
             By::Program(program) => (program.backend.as_str(), case.subject()),
             By::PyTorch(_, way) => ("pytorch", way.word()),
@@ -162,7 +157,6 @@ impl Comparison {
             },
             case,
             by,
-            fault,
         }
     }
 
@@ -216,7 +210,7 @@ impl Comparison {
             .args(["--n", &job.case.n().to_string()])
             .args(["--pass", job.case.pass.word()])
             .envs(program.environment.clone());
-        if let Some(fault) = job.fault {
+        if let Some(fault) = job.case.fault {
             command.args(["--fault", fault.word()]);
         }
         command

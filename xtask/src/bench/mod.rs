@@ -166,7 +166,6 @@ impl Measure {
                     .memory_limit
                     .map(|gib| (gib * f64::from(1 << 30)) as u64),
             },
-            faults: Vec::new(),
         };
         let run = self.run_info(started);
         let file = folder.join(FILE);
