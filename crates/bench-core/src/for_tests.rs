@@ -3,13 +3,23 @@
 use serde_json::json;
 
 use crate::case::Pass;
+use crate::machine::Machine;
 use crate::record::{CaseLine, RunInfo, Skipped};
 
 /// A run on this machine, whose processor has a name that must be escaped.
 pub fn run_info() -> RunInfo {
-    let mut run = RunInfo::here("2026-01-02T03:04:05Z".to_owned(), 2);
-    run.machine.cpu = "a processor <of> some & kind".to_owned();
-    run
+    RunInfo {
+        started: "2026-01-02T03:04:05Z".to_owned(),
+        command: Vec::new(),
+        commit: None,
+        version: String::new(),
+        burn: String::new(),
+        machine: Machine {
+            cpu: "a processor <of> some & kind".to_owned(),
+            ..Machine::here()
+        },
+        threads: 2,
+    }
 }
 
 /// A case of the problem `layer` that took `milliseconds`, each of them a sample.

@@ -62,21 +62,6 @@ pub struct RunInfo {
     pub threads: usize,
 }
 
-impl RunInfo {
-    /// A run on this machine, of nobody knows which command and version.
-    pub fn here(started: String, threads: usize) -> Self {
-        Self {
-            started,
-            command: Vec::new(),
-            commit: None,
-            version: String::new(),
-            burn: String::new(),
-            machine: Machine::here(),
-            threads,
-        }
-    }
-}
-
 /// What makes two measurements be of the same thing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CaseId {

@@ -15,6 +15,7 @@ use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use zoo_bench_core::case::count;
 use zoo_bench_core::child::Limits;
+use zoo_bench_core::machine::Machine;
 use zoo_bench_core::plan::{Extent, Plan, Selection};
 use zoo_bench_core::pool::pool;
 use zoo_bench_core::record::{CaseLine, FILE, Line, Outcome, Results, RunInfo, Writer};
@@ -245,14 +246,13 @@ impl Measure {
         let given = std::env::args_os().skip(1);
         let given = given.map(|word| word.to_string_lossy().into_owned());
         RunInfo {
+            started: humantime::format_rfc3339_seconds(started).to_string(),
             command: own.into_iter().chain(given).collect(),
             commit: commit(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             burn: burn_version().unwrap_or_default(),
-            ..RunInfo::here(
-                humantime::format_rfc3339_seconds(started).to_string(),
-                self.threads(),
-            )
+            machine: Machine::here(),
+            threads: self.threads(),
         }
     }
 }
