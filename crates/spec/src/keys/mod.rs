@@ -218,17 +218,17 @@ macro_rules! keys {
 #[macro_export]
 macro_rules! words {
     (
-        $(#[doc = $about:literal])+
+        $(#[doc = $about:literal])*
         $(#[derive($($derive:path),+)])?
         pub enum $name:ident: $what:literal $(= $default:ident)? {
-            $( $(#[doc = $doc:literal])+ $variant:ident = $word:literal, )+
+            $( $(#[doc = $doc:literal])* $variant:ident = $word:literal, )+
         }
     ) => {
-        $(#[doc = $about])+
+        $(#[doc = $about])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
         $(#[derive($($derive),+)])?
         pub enum $name {
-            $( $(#[doc = $doc])+ #[serde(rename = $word)] $variant, )+
+            $( $(#[doc = $doc])* #[serde(rename = $word)] $variant, )+
         }
 
         impl $name {
@@ -240,7 +240,7 @@ macro_rules! words {
                 $( $crate::keys::Variant {
                     word: $word,
                     others: &[],
-                    about: concat!($($doc),+),
+                    about: concat!($($doc),*),
                     keys: &[],
                 }, )+
             ];
