@@ -179,7 +179,9 @@ mod tests {
         let text = "[data]\nkind = \"reverse\"\n[model]\nkind = \"transformer\"\n[validation]\n";
         for (key, expected) in [("", "tok:none"), ("bleu_tokenizer = \"char\"", "tok:char")] {
             let config = Config::parse("a.toml", &format!("{text}{key}\n"), &[]).unwrap();
-            let score = bleu_of(&config).corpus(&["a b"], &[vec!["a b"]]).unwrap();
+            let mut counts = bleu_of(&config).counts().unwrap();
+            counts.add("a b", &["a b"]).unwrap();
+            let score = counts.score().unwrap();
             assert!(score.signature.contains(expected), "{}", score.signature);
         }
     }

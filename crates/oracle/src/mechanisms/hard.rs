@@ -1,0 +1,13 @@
+use zoo_spec::Hard;
+
+use super::{Definition, Parameters};
+use crate::{Formula, Problem};
+
+impl Definition for Hard {
+    fn given(&self, problem: &Problem, _: &Parameters<'_>) -> Option<Problem> {
+        Some(problem.by(Formula::Sampled {
+            temperature: self.temperature,
+            seed: self.seed,
+        }))
+    }
+}
