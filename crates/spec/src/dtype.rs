@@ -11,4 +11,3 @@ crate::words! {
         Bf16 = "bf16",
     }
 }
-
