@@ -151,11 +151,9 @@ pub(crate) fn one_nan(opened: &Opened) -> Outcome {
     };
 
     println!("hidden by          of 64 numbers, not numbers after one step");
-    let ways: [(&str, &dyn Fn(Tensor<4>) -> Tensor<4>, i32); 2] = [
-        ("minus infinity", &infinite, 64),
-        ("a pattern", &pattern, 0),
-    ];
-    for (name, attend, expected) in ways {
+    let attentions: [&dyn Fn(Tensor<4>) -> Tensor<4>; 2] = [&infinite, &pattern];
+    let expected = [("minus infinity", 64), ("a pattern", 0)];
+    for (attend, (name, expected)) in attentions.into_iter().zip(expected) {
         // What makes queries of places, and learns.
         let matrix = normal([8, 8], device).require_grad();
         let query = x.clone().matmul(matrix.clone().unsqueeze());

@@ -9,9 +9,11 @@ use zoo_models::{GenerateConfig, Generated, Limits, Stop, generate};
 use crate::support::must;
 use crate::uncached::{Text, Uncached};
 
+type Logits = Box<dyn Fn(&[Text]) -> Tensor<2>>;
+
 /// A model that is a function of the text so far.
 pub(crate) struct Toy {
-    pub(crate) model: Uncached<Box<dyn Fn(&[Text]) -> Tensor<2>>>,
+    pub(crate) model: Uncached<Logits>,
     logit: fn(&[u32], u32) -> f64,
     /// The rows of each call of `advance`.
     pub(crate) rows: Rc<RefCell<Vec<usize>>>,

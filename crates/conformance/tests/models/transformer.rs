@@ -189,7 +189,10 @@ fn padding_changes_nothing(mechanism: MechanismConfig, device: &Device) {
 /// The model with flash attention where its mechanism is refused: not across, or not ahead either.
 pub(crate) fn wherever_it_can_be(config: TransformerConfig) -> TransformerConfig {
     match config.check() {
-        Err(ModelError::Mechanism { field, .. }) if field == "encoder_attention" => config
+        Err(ModelError::Mechanism {
+            field: "encoder_attention",
+            ..
+        }) => config
             .with_encoder_attention(Mechanism::Flash.into())
             .with_cross_attention(Mechanism::Flash.into()),
         Err(ModelError::Mechanism { .. }) => config.with_cross_attention(Mechanism::Flash.into()),

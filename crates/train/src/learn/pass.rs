@@ -217,8 +217,9 @@ mod tests {
     }
 
     fn flex() -> Device {
-        let opened = zoo_backend::open("flex".parse().unwrap(), zoo_spec::Dtype::F32);
-        opened.unwrap().device
+        let flex = "flex".parse().expect("a backend");
+        let opened = zoo_backend::open(flex, zoo_spec::Dtype::F32);
+        opened.expect("flex runs everywhere").device
     }
 
     fn passes(count: usize, smoothing: f64, precision: DType) -> Passes {
@@ -238,7 +239,7 @@ mod tests {
         step: usize,
     ) -> Passed {
         let passed = passes.make::<Classification<Classifier>>(model, batches, step, 1.0);
-        passed.unwrap()
+        passed.expect("a pass")
     }
 
     #[test]

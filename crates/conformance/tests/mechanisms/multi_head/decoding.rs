@@ -172,7 +172,7 @@ pub(super) const TESTS: &[(&str, Test)] = &[
             let mechanism = MechanismConfig::from(mechanism);
             let config = MultiHeadAttentionConfig::new(8, 2).with_mechanism(mechanism);
             let decoded = config.init(device).decode_cache(1);
-            cannot(&decoded.err().expect("the length changes"), &mechanism);
+            cannot(&decoded.expect_err("the length changes"), &mechanism);
         }
     }),
 ];
