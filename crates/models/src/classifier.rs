@@ -261,7 +261,7 @@ impl Classifier {
     }
 
     /// Floating-point operations of the matmuls of one forward pass over `batch` sequences of
-    /// `seq` tokens.
+    /// `seq` tokens, including pooling and the classification head.
     ///
     /// # Panics
     ///
