@@ -52,10 +52,9 @@ fn with_table(text: &str) -> Result<String> {
 }
 
 fn table() -> String {
-    let mut table =
-        "| word, other names | what it computes | time | memory | is softmax attention | paper |\n\
+    let mut table = "| name, aliases | computes | time | memory | softmax attention | paper |\n\
                      |---|---|---|---|---|---|\n"
-            .to_owned();
+        .to_owned();
     for mechanism in Mechanism::ALL {
         let about = mechanism.about();
         let (paper, address) = about.paper;

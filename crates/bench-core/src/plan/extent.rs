@@ -116,7 +116,7 @@ impl Suite {
             Self::Attention => {
                 "a causal layer over n positions; with --full also one that sees everything"
             }
-            Self::Decode => "one place more after n - 1 that are kept: the time of a token",
+            Self::Decode => "one query with a cache of n - 1 tokens: the time per generated token",
             Self::Models => "whole models: a step of training, and generation or a forward pass",
             Self::All => "every suite",
         }

@@ -22,7 +22,7 @@ const ORDER: usize = 4;
 ///
 /// ```
 /// # use zoo_data::metrics::{Bleu, CorpusMetric};
-/// let mut counts = Bleu::default().counts()?;
+/// let mut counts = Bleu::default().counts();
 /// counts.add("the cat sat on the mat", &["the cat sat on a mat"])?;
 /// assert_eq!(format!("{:.2}", counts.score()?.score), "53.73");
 /// # Ok::<(), zoo_data::metrics::MetricError>(())

@@ -22,7 +22,7 @@ mod portable;
 
 use std::sync::Arc;
 
-use burn::backend::{Dispatch, DispatchTensorKind};
+use burn::backend::Dispatch;
 use burn::tensor::{DType, Device, Tensor};
 
 use self::call::Settings;
@@ -60,28 +60,6 @@ pub fn recurrence(
     cell: Cell,
     direction: Direction,
     lengths: Option<&[usize]>,
-) -> (Tensor<3>, LayerState) {
-    compute(given, cell, direction, lengths, has_kernels)
-}
-
-/// [`recurrence`] as it is computed where no body of the backend was compiled in. Right
-/// everywhere, and here only for tests to show it.
-#[doc(hidden)]
-pub fn recorded(
-    given: Given,
-    cell: Cell,
-    direction: Direction,
-    lengths: Option<&[usize]>,
-) -> (Tensor<3>, LayerState) {
-    compute(given, cell, direction, lengths, |_| false)
-}
-
-fn compute(
-    given: Given,
-    cell: Cell,
-    direction: Direction,
-    lengths: Option<&[usize]>,
-    has_kernels: fn(&DispatchTensorKind) -> bool,
 ) -> (Tensor<3>, LayerState) {
     let settings = settle(&given, cell, direction, lengths);
     let stored = given.projected.dtype();
